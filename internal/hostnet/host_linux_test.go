@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softrnic/softrnic/internal/netnstest"
+	"github.com/softrnic/softrnic/test/netnstest"
 	"github.com/vishvananda/netlink"
 )
 
