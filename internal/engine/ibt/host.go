@@ -1,0 +1,97 @@
+package ibt
+
+import (
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/ring"
+)
+
+// GRHBytes is the size of the area in front of a UD message (IBTA 11.4.1.2).
+const GRHBytes = 40
+
+// Host is what a QP needs of the NIC around it.
+type Host interface {
+	// Memory is the protection table for local and remote keys.
+	Memory() *mem.Table
+	// AddressHandle finds a UD destination by handle, or nil when it is unknown or of another PD.
+	AddressHandle(handle uint32, pd mem.PD) *Address
+	// NetworkHeader writes what the link puts into the GRH area of a UD receive: a GRH, or on RoCE
+	// v2 over IPv4 twenty unused bytes and the IPv4 header (annex A17.4.5.2).
+	NetworkHeader(p *Packet, dst *[GRHBytes]byte)
+	// Raise queues an asynchronous event about q.
+	Raise(q *QP, e rdma.EventType)
+	// Note records evidence for people: one of q's errors and what the NIC saw.
+	Note(q *QP, c Cause)
+	// Count adds to one of the NIC's counters.
+	Count(c Counter, n uint64)
+}
+
+// CompletionQueue takes completions. solicited says whether an application that asked for
+// solicited events only is to be woken. A queue that is full reports itself.
+type CompletionQueue interface {
+	Push(e *abi.CQE, solicited bool)
+}
+
+// RecvWR is a receive work request, copied out of shared memory and checked for form. List points
+// into Store.
+type RecvWR struct {
+	WRID  uint64
+	List  []abi.SGE
+	Store [32]abi.SGE
+}
+
+// TakeResult says what a receive queue had.
+type TakeResult uint8
+
+// Results of ReceiveQueue.Take.
+const (
+	TakeEmpty     TakeResult = iota
+	TakeOK                   // w is filled
+	TakeMalformed            // the entry is unusable; w.WRID is what it said
+)
+
+// ReceiveQueue hands out posted receives in order, each once: a QP's own queue or one that QPs
+// share.
+type ReceiveQueue interface {
+	Take(w *RecvWR) TakeResult
+	// IsShared reports an SRQ, whose entries are not flushed with a QP.
+	IsShared() bool
+}
+
+// Config makes a QP.
+type Config struct {
+	Host      Host
+	Type      rdma.QPType
+	QPN       rdma.QPN
+	PD        mem.PD
+	SQ        *ring.Consumer // nil without a send queue
+	RQ        ReceiveQueue
+	SendCQ    CompletionQueue
+	RecvCQ    CompletionQueue
+	MaxSGE    uint32 // of the send queue
+	MaxInline uint32
+	SignalAll bool
+	// Seed decides whatever the standard leaves open (jitter); the QP has no other randomness.
+	Seed uint64
+}
+
+// Attr are the attributes that modify sets. The NIC has validated them.
+type Attr struct {
+	AV              Address // RC and UC: the path
+	PathMTU         rdma.MTU
+	PKey            rdma.PKey
+	PKeyIndex       uint16
+	QKey            rdma.QKey
+	DestQPN         rdma.QPN
+	RQPSN           rdma.PSN // first PSN expected
+	SQPSN           rdma.PSN // first PSN sent
+	Access          rdma.Access
+	Timeout         uint8 // local ACK timeout: 4.096 µs × 2^Timeout; 0 = none (IBTA 9.7.6.1.3)
+	RetryCnt        uint8 // 0…7
+	RNRRetry        uint8 // 0…7; 7 = for ever
+	MinRNRTimer     uint8 // code that our RNR NAKs carry
+	MaxRdAtomic     uint8 // as initiator
+	MaxDestRdAtomic uint8 // as target
+	SQDAsyncNotify  bool
+}

@@ -1,0 +1,32 @@
+package ibt
+
+import (
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
+)
+
+// Address is where a packet comes from and goes to, in terms of every link: on RoCE v2 the GIDs
+// are IP addresses and Flow becomes the UDP source port.
+type Address struct {
+	SGID         rdma.GID
+	DGID         rdma.GID
+	FlowLabel    uint32
+	Flow         uint16 // entropy for multipath; equal for all packets of a QP
+	TrafficClass uint8  // DSCP in the upper six bits; ECN in the lower two
+	HopLimit     uint8
+	SL           uint8
+	Port         uint8 // of this NIC, from 1
+}
+
+// IsCongested reports the ECN mark "congestion experienced".
+func (a *Address) IsCongested() bool { return a.TrafficClass&3 == 3 }
+
+// Packet is one transport packet. Outgoing: Payload is the engine's or the application's memory,
+// valid until the next call into the engine, and may change meanwhile; pad bytes are not part of
+// it (Headers.BTH carries their count). Incoming: Payload is the caller's and valid during
+// HandlePacket only.
+type Packet struct {
+	Address
+	Headers ib.Headers
+	Payload []byte
+}

@@ -1,0 +1,110 @@
+package mem
+
+import (
+	"github.com/softrnic/softrnic/internal/invariant"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// PD identifies a protection domain; 0 is none.
+type PD uint32
+
+// Region is a registered memory region. Its lkey and rkey are one number.
+type Region struct {
+	Key    rdma.Key
+	PD     PD
+	Access rdma.Access
+	// Base and Length bound the addresses that work requests use: Base is the IOVA, which may
+	// differ from the virtual address.
+	Base   uint64
+	Length uint64
+	// Owner is whatever the registrant wants to find again from a key.
+	Owner any
+
+	space Space
+	segs  []Segment
+	first uint64 // user virtual address of Base
+	slot  uint32
+}
+
+// Config describes a region to register. Segments cover Addr…Addr+Length in order without gaps.
+type Config struct {
+	PD       PD
+	Access   rdma.Access
+	Addr     uint64
+	Length   uint64
+	IOVA     uint64
+	Space    Space
+	Segments []Segment
+	Owner    any
+}
+
+// Segments returns the pieces, for the shell to release mappings after Deregister.
+func (r *Region) Segments() []Segment { return r.segs }
+
+// contains reports whether n bytes at addr lie inside; it is safe for every addr and n.
+func (r *Region) contains(addr, n uint64) bool {
+	off := addr - r.Base
+	return off <= r.Length && n <= r.Length-off
+}
+
+// at finds the segment that holds addr and the offset in it.
+//
+// Preconditions: contains(addr, 1).
+func (r *Region) at(addr uint64) (seg *Segment, off uint64) {
+	va := addr - r.Base + r.first
+	for i := range r.segs {
+		s := &r.segs[i]
+		if va-s.Addr < s.Length {
+			return s, va - s.Addr
+		}
+	}
+	invariant.Assert(false, "region segments do not cover the region")
+	return nil, 0
+}
+
+// view returns the mapped bytes from addr on, at most n and as far as they are contiguous; nil
+// where addr is not mapped.
+//
+// Preconditions: contains(addr, n), n > 0.
+func (r *Region) view(addr, n uint64) []byte {
+	s, off := r.at(addr)
+	if s.Mapped == nil {
+		return nil
+	}
+	n = min(n, s.Length-off)
+	return s.Mapped[off : off+n : off+n]
+}
+
+// read copies from the region.
+//
+// Preconditions: contains(addr, len(dst)).
+func (r *Region) read(addr uint64, dst []byte) bool {
+	for len(dst) > 0 {
+		s, off := r.at(addr)
+		n := min(uint64(len(dst)), s.Length-off)
+		if s.Mapped != nil {
+			move(dst[:n], s.Mapped[off:off+n])
+		} else if !r.space.Read(s.Addr+off, dst[:n]) {
+			return false
+		}
+		dst, addr = dst[n:], addr+n
+	}
+	return true
+}
+
+// write copies into the region.
+//
+// Preconditions: contains(addr, len(src)).
+func (r *Region) write(addr uint64, src []byte) bool {
+	for len(src) > 0 {
+		s, off := r.at(addr)
+		n := min(uint64(len(src)), s.Length-off)
+		if s.Mapped != nil {
+			move(s.Mapped[off:off+n], src[:n])
+		} else if !r.space.Write(s.Addr+off, src[:n]) {
+			return false
+		}
+		src, addr = src[n:], addr+n
+	}
+	return true
+}

@@ -1,0 +1,99 @@
+package ring
+
+import (
+	"encoding/binary"
+	"sync"
+	"testing"
+)
+
+func pair(entries uint32) (*Producer, *Consumer, []byte) {
+	geo := Geometry{Entries: entries, Stride: 8}
+	mem := make([]byte, 256+geo.Bytes())
+	prod, cons := Word(mem, 0), Word(mem, 128)
+	return NewProducer(mem[256:], geo, prod, cons), NewConsumer(mem[256:], geo, prod, cons), mem
+}
+
+func TestRing_Concurrent_KeepsOrderAndLosesNothing(t *testing.T) {
+	p, c, _ := pair(16)
+	const total = 20000
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := uint64(0); i < total; {
+			if p.Free() == 0 {
+				continue
+			}
+			binary.LittleEndian.PutUint64(p.Slot(), i)
+			p.Push()
+			p.Publish()
+			i++
+		}
+	})
+	for want := uint64(0); want < total; {
+		n, ok := c.Pending()
+		if !ok {
+			t.Fatal("correct producer called corrupt")
+		}
+		for i := range n {
+			if got := binary.LittleEndian.Uint64(c.Slot(i)); got != want {
+				t.Fatalf("slot %d: got %d", want, got)
+			}
+			want++
+		}
+		c.Release(n)
+	}
+	wg.Wait()
+}
+
+func TestRing_IndexWrap_Continues(t *testing.T) {
+	geo := Geometry{Entries: 4, Stride: 8}
+	mem := make([]byte, 256+geo.Bytes())
+	Word(mem, 0).Store(0xfffffffe)
+	Word(mem, 128).Store(0xfffffffe)
+	p := NewProducer(mem[256:], geo, Word(mem, 0), Word(mem, 128))
+	c := NewConsumer(mem[256:], geo, Word(mem, 0), Word(mem, 128))
+	for range 4 {
+		p.Slot()[0]++
+		p.Push()
+	}
+	p.Publish()
+	if p.Free() != 0 {
+		t.Fatalf("free %d of a full ring", p.Free())
+	}
+	if n, ok := c.Pending(); n != 4 || !ok {
+		t.Fatalf("pending %d %v", n, ok)
+	}
+	c.Release(4)
+	if p.Free() != 4 {
+		t.Fatalf("free %d of an empty ring", p.Free())
+	}
+}
+
+func TestRing_HostileIndices_AreBounded(t *testing.T) {
+	p, c, mem := pair(8)
+	for _, v := range []uint32{9, 1 << 31, 0xffffffff} {
+		Word(mem, 0).Store(v)
+		if n, ok := c.Pending(); ok || n != 0 {
+			t.Errorf("producer index %#x: pending %d, ok %v", v, n, ok)
+		}
+	}
+	Word(mem, 0).Store(0)
+	for p.Free() > 0 {
+		p.Push()
+	}
+	Word(mem, 128).Store(77)
+	if p.Free() != 0 || !p.IsCorrupt() {
+		t.Errorf("consumer index beyond the producer: free %d, corrupt %v", p.Free(), p.IsCorrupt())
+	}
+	c.Skip()
+	if n, ok := c.Pending(); n != 0 || !ok {
+		t.Errorf("after Skip: %d %v", n, ok)
+	}
+}
+
+func TestRoundEntries(t *testing.T) {
+	for in, want := range map[uint32]uint32{0: 1, 1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 32768: 32768} {
+		if got := RoundEntries(in); got != want {
+			t.Errorf("RoundEntries(%d) = %d, want %d", in, got, want)
+		}
+	}
+}
