@@ -34,6 +34,7 @@ var dependencies = []dependency{
 		module: "github.com/gopacket/gopacket", why: "pcapng files",
 		importers: []string{"internal/netio/pcap"},
 	},
+	{module: "pgregory.net/rapid", why: "property tests"},
 }
 
 // checkDependencies compares imports and go.mod with the table above.
@@ -81,6 +82,9 @@ func judgeDependency(f *goFile, full string) string {
 	allowed := func(p string) bool { return matchPackage(p, f.dir) }
 	if f.test || slices.ContainsFunc(d.importers, allowed) {
 		return ""
+	}
+	if d.importers == nil {
+		return fmt.Sprintf("%s is for %s, in tests only", d.module, d.why)
 	}
 	return fmt.Sprintf("%s is for %s, in %s only",
 		d.module, d.why, strings.Join(d.importers, ", "))

@@ -69,6 +69,7 @@ var layerTable = []layerRow{
 	{layer: 9, path: "examples/..."},
 	{layer: 9, path: "test/..."},
 	{layer: 9, path: "scripts/..."},
+	{layer: 9, path: "clib/..."},
 	{layer: 9, path: "internal/tidy"},
 }
 

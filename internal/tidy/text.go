@@ -41,7 +41,7 @@ func checkUnfinished(r *Repo) []Problem {
 
 // printers are the packages that may write to standard output: programs.
 var printers = []string{
-	"cmd/...", "examples/...", "test/...", "scripts/...", "internal/abi/cheader",
+	"cmd/...", "examples/...", "test/...", "scripts/...", "clib/...", "internal/abi/cheader",
 }
 
 // checkPrinting keeps libraries silent: they return values and errors, and log where they are

@@ -253,14 +253,20 @@ var brokenDocuments = []brokenCase{
 	{"changelog", checkChangelog, log("# Changelog\n\n## [Unreleased]\n\n### Added\n\n" +
 		"## [0.2.0] - 2027-01-01\n\n## [0.1.0] - 2026-12-01\n"), ""},
 	{"changelog missing", checkChangelog, nil, "is missing"},
-	{"changelog without head", checkChangelog, log("# Changelog\n\n## [0.1.0] - 2026-12-01\n"),
-		"first release is [Unreleased]"},
-	{"changelog group", checkChangelog, log("# Changelog\n\n## [Unreleased]\n\n### New\n"),
-		"CHANGELOG.md:5: a group is one of"},
+	{
+		"changelog without head", checkChangelog, log("# Changelog\n\n## [0.1.0] - 2026-12-01\n"),
+		"first release is [Unreleased]",
+	},
+	{
+		"changelog group", checkChangelog, log("# Changelog\n\n## [Unreleased]\n\n### New\n"),
+		"CHANGELOG.md:5: a group is one of",
+	},
 	{"changelog order", checkChangelog, log("# Changelog\n## [Unreleased]\n" +
 		"## [0.1.0] - 2026-12-01\n## [0.2.0] - 2027-01-01\n"), "newest first"},
-	{"changelog date", checkChangelog, log("# Changelog\n## [Unreleased]\n## [0.1.0]\n"),
-		"has a date"},
+	{
+		"changelog date", checkChangelog, log("# Changelog\n## [Unreleased]\n## [0.1.0]\n"),
+		"has a date",
+	},
 	{"decision", checkDecisions, map[string]string{
 		"docs/adr/0001-a.md": "# 0001: a\n" + sections, "a.go": "// See ADR 0001.\npackage a\n",
 	}, ""},
@@ -278,16 +284,25 @@ var brokenDocuments = []brokenCase{
 		"docs/b.md": "## Two words\n[a](../a.md)\n```\n[b](gone.md)\n```\n",
 	}, ""},
 	{"link to no file", checkLinks, map[string]string{"a.md": "[x](b.md)\n"}, "no such file"},
-	{"link to no heading", checkLinks, map[string]string{"a.md": "# A\n[x](#b)\n"},
-		"no such heading"},
+	{
+		"link to no heading", checkLinks,
+		map[string]string{"a.md": "# A\n[x](#b)\n"},
+		"no such heading",
+	},
 	{"names", checkDocumentNames, map[string]string{
 		"a.md": "`docs/a.md` `TestA_B_C` `docs/`\n", "docs/a.md": "",
 		"a_test.go": "package a\nfunc TestA_B_C(t *T) {}\n",
 	}, ""},
-	{"path that is not there", checkDocumentNames, map[string]string{"a.md": "`docs/a.md`\n"},
-		"names docs/a.md"},
-	{"test that is not there", checkDocumentNames, map[string]string{"a.md": "`TestA_B_C`\n"},
-		"names TestA_B_C"},
+	{
+		"path that is not there", checkDocumentNames,
+		map[string]string{"a.md": "`docs/a.md`\n"},
+		"names docs/a.md",
+	},
+	{
+		"test that is not there", checkDocumentNames,
+		map[string]string{"a.md": "`TestA_B_C`\n"},
+		"names TestA_B_C",
+	},
 }
 
 func TestChecks_BrokenDocuments_AreReported(t *testing.T) {
