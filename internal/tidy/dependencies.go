@@ -35,6 +35,7 @@ var dependencies = []dependency{
 		importers: []string{"internal/netio/pcap"},
 	},
 	{module: "pgregory.net/rapid", why: "property tests"},
+	{module: "go.uber.org/goleak", why: "finding goroutines that a test leaves"},
 }
 
 // checkDependencies compares imports and go.mod with the table above.
