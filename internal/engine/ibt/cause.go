@@ -51,5 +51,7 @@ const (
 	CountRDMASends
 	CountRDMARecvs
 	CountFlushed
+	CountBadPKey // packets dropped for their P_Key
+	CountBadQKey // UD packets dropped for their Q_Key
 	CounterCount // number of counters
 )

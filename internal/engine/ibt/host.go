@@ -74,6 +74,8 @@ type Config struct {
 	SignalAll bool
 	// Seed decides whatever the standard leaves open (jitter); the QP has no other randomness.
 	Seed uint64
+	// Scratch is shared by the QPs of a lane.
+	Scratch *Scratch
 }
 
 // Attr are the attributes that modify sets. The NIC has validated them.

@@ -1,0 +1,169 @@
+package nic
+
+import (
+	"maps"
+	"slices"
+	"syscall"
+
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// ContextConfig describes an application that opens the device.
+type ContextConfig struct {
+	Name      string // program, for people
+	PID, UID  uint32
+	Space     mem.Space // reaches the application's memory; nil where the shell may not
+	Doorbells []byte    // abi.DoorbellPageBytes, shared with the application
+	// ReleaseSegments gets the segments of regions that die with the context; may be nil.
+	ReleaseSegments func([]mem.Segment)
+	Owner           any
+}
+
+// Context is one application's view of the device. Handles that it passes are looked up among its
+// own objects only.
+type Context struct {
+	nic       *NIC
+	cfg       ContextConfig
+	id        uint32
+	doorbells *doorbells
+	slots     []*qp // by doorbell slot
+	freeSlots []uint32
+
+	pds      map[uint32]*pd
+	mrs      map[uint32]*mem.Region
+	channels map[uint32]bool
+	cqs      map[uint32]*cq
+	qps      map[uint32]*qp
+	srqs     map[uint32]*srq
+	ahs      map[uint32]*addressHandle
+}
+
+// pd is a protection domain; users counts the objects in it.
+type pd struct {
+	users int
+}
+
+// census counts objects of the whole NIC against the limits.
+type census struct {
+	pds, cqs, qps, srqs, ahs, channels int
+}
+
+// OpenContext lets an application in.
+func (n *NIC) OpenContext(now clock.Time, cfg ContextConfig) (*Context, *rdma.Refusal) {
+	n.now = now
+	if len(n.contexts) >= limits.MaxContexts {
+		return nil, refusef(syscall.ENOMEM, "limit of %d contexts", limits.MaxContexts)
+	}
+	c := &Context{
+		nic: n, cfg: cfg, id: n.id(), doorbells: newDoorbells(cfg.Doorbells),
+		pds: make(map[uint32]*pd), mrs: make(map[uint32]*mem.Region),
+		channels: make(map[uint32]bool), cqs: make(map[uint32]*cq), qps: make(map[uint32]*qp),
+		srqs: make(map[uint32]*srq), ahs: make(map[uint32]*addressHandle),
+	}
+	n.contexts = append(n.contexts, c)
+	return c, nil
+}
+
+// CloseContext destroys everything that the context has, in the order that dependencies ask for.
+func (n *NIC) CloseContext(now clock.Time, c *Context) {
+	n.now = now
+	i := slices.Index(n.contexts, c)
+	if i < 0 {
+		return
+	}
+	for _, q := range c.sortedQPs() {
+		n.removeQP(q)
+	}
+	for _, h := range slices.Sorted(maps.Keys(c.srqs)) {
+		n.removeSRQ(c.srqs[h])
+	}
+	for _, h := range slices.Sorted(maps.Keys(c.cqs)) {
+		c.cqs[h].shared.Release()
+	}
+	for h := range c.ahs {
+		delete(n.ahs, h)
+	}
+	for _, h := range slices.Sorted(maps.Keys(c.mrs)) {
+		r := c.mrs[h]
+		n.memory.Deregister(r)
+		if c.cfg.ReleaseSegments != nil {
+			c.cfg.ReleaseSegments(r.Segments())
+		}
+	}
+	n.counts.cqs -= len(c.cqs)
+	n.counts.ahs -= len(c.ahs)
+	n.counts.pds -= len(c.pds)
+	n.counts.channels -= len(c.channels)
+	n.contexts = slices.Delete(n.contexts, i, i+1)
+	n.events.forget(c)
+	n.doomed = slices.DeleteFunc(n.doomed, func(q *cq) bool { return q.context == c })
+}
+
+// Owner returns what the shell attached.
+func (c *Context) Owner() any { return c.cfg.Owner }
+
+// ID is the context's number in listings.
+func (c *Context) ID() uint32 { return c.id }
+
+// sortedQPs lists the QPs by handle, so that whatever a loop does repeats.
+func (c *Context) sortedQPs() []*qp {
+	out := make([]*qp, 0, len(c.qps))
+	for _, h := range slices.Sorted(maps.Keys(c.qps)) {
+		out = append(out, c.qps[h])
+	}
+	return out
+}
+
+// AllocPD makes a protection domain.
+func (c *Context) AllocPD() (uint32, *rdma.Refusal) {
+	if c.nic.counts.pds >= limits.MaxPD {
+		return 0, refusef(syscall.ENOMEM, "limit of %d protection domains", limits.MaxPD)
+	}
+	h := c.nic.id()
+	c.pds[h] = new(pd)
+	c.nic.counts.pds++
+	return h, nil
+}
+
+// DeallocPD removes a protection domain that holds nothing.
+func (c *Context) DeallocPD(handle uint32) *rdma.Refusal {
+	p := c.pds[handle]
+	if p == nil {
+		return refusef(syscall.EINVAL, "protection domain %d is unknown", handle)
+	}
+	if p.users > 0 {
+		return refusef(syscall.EBUSY, "protection domain %d still holds %d objects", handle, p.users)
+	}
+	delete(c.pds, handle)
+	c.nic.counts.pds--
+	return nil
+}
+
+// CreateChannel makes a completion channel; the shell gives it a pipe.
+func (c *Context) CreateChannel() (uint32, *rdma.Refusal) {
+	if c.nic.counts.channels >= limits.MaxCompChannels {
+		return 0, refusef(syscall.ENOMEM, "limit of %d completion channels", limits.MaxCompChannels)
+	}
+	h := c.nic.id()
+	c.channels[h] = true
+	c.nic.counts.channels++
+	return h, nil
+}
+
+// DestroyChannel removes a completion channel that no CQ uses.
+func (c *Context) DestroyChannel(handle uint32) *rdma.Refusal {
+	if !c.channels[handle] {
+		return refusef(syscall.EINVAL, "completion channel %d is unknown", handle)
+	}
+	for _, q := range c.cqs {
+		if q.channel == handle {
+			return refusef(syscall.EBUSY, "completion channel %d still has completion queues", handle)
+		}
+	}
+	delete(c.channels, handle)
+	c.nic.counts.channels--
+	return nil
+}

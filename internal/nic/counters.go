@@ -1,0 +1,62 @@
+package nic
+
+import "github.com/softrnic/softrnic/internal/engine/ibt"
+
+// Counters is what the NIC has counted since it began.
+type Counters struct {
+	Engine         [ibt.CounterCount]uint64
+	NoQP           uint64 // packets for a QP that does not exist
+	Unreachable    uint64 // ICMP port unreachable messages
+	StrayDoorbells uint64
+	CQOverruns     uint64
+}
+
+// BadPKey counts packets dropped for their partition key.
+func (c *Counters) BadPKey() uint64 { return c.Engine[ibt.CountBadPKey] }
+
+// BadQKey counts packets dropped for their queue key.
+func (c *Counters) BadQKey() uint64 { return c.Engine[ibt.CountBadQKey] }
+
+// engineCounterNames are the names that users of rxe (hw_counters) and mlx5 know; our own names
+// where neither has the counter.
+//
+//tidy:table
+var engineCounterNames = [ibt.CounterCount]string{
+	ibt.CountSentPackets:      "sent_pkts",
+	ibt.CountRcvdPackets:      "rcvd_pkts",
+	ibt.CountSentBytes:        "sent_bytes",
+	ibt.CountRcvdBytes:        "rcvd_bytes",
+	ibt.CountDuplicateRequest: "duplicate_request",
+	ibt.CountOutOfSequence:    "out_of_seq_request",
+	ibt.CountRcvdRNR:          "rcvd_rnr_err",
+	ibt.CountSentRNR:          "send_rnr_err",
+	ibt.CountRcvdSeqErr:       "rcvd_seq_err",
+	ibt.CountSentNak:          "send_nak",
+	ibt.CountAckTimeout:       "local_ack_timeout_err",
+	ibt.CountRetryExceeded:    "retry_exceeded_err",
+	ibt.CountRNRExceeded:      "retry_rnr_exceeded_err",
+	ibt.CountAckDeferred:      "ack_deferred",
+	ibt.CountCompleterSched:   "completer_retry_err",
+	ibt.CountDroppedSilently:  "dropped_pkts",
+	ibt.CountResourceMissing:  "out_of_buffer",
+	ibt.CountECNMarked:        "np_ecn_marked_roce_packets",
+	ibt.CountCNPSent:          "np_cnp_sent",
+	ibt.CountCNPHandled:       "rp_cnp_handled",
+	ibt.CountRDMASends:        "rdma_sends",
+	ibt.CountRDMARecvs:        "rdma_recvs",
+	ibt.CountFlushed:          "cqe_flush_error",
+	ibt.CountBadPKey:          "bad_pkey",
+	ibt.CountBadQKey:          "bad_qkey",
+}
+
+// Named lists the counters by name, in no order that matters: it is for JSON and tables.
+func (c *Counters) Named() map[string]uint64 {
+	out := map[string]uint64{
+		"no_such_qp": c.NoQP, "port_unreachable": c.Unreachable,
+		"stray_doorbells": c.StrayDoorbells, "cq_overruns": c.CQOverruns,
+	}
+	for i, name := range engineCounterNames {
+		out[name] = c.Engine[i]
+	}
+	return out
+}

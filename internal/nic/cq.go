@@ -1,0 +1,112 @@
+package nic
+
+import (
+	"fmt"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/ring"
+)
+
+// cq is a completion queue. It implements ibt.CompletionQueue.
+type cq struct {
+	nic     *NIC
+	context *Context
+	handle  uint32
+	channel uint32
+	shared  Shared
+	ring    *ring.Producer
+	arm     *atomic.Uint32
+	state   *atomic.Uint32
+	failed  bool
+	users   int // queue pairs
+	pushed  uint64
+}
+
+// CreateCQ makes a completion queue; its memory goes to the application.
+func (c *Context) CreateCQ(req *abi.CreateCQReq) (abi.CreateCQRsp, Shared, *rdma.Refusal) {
+	var rsp abi.CreateCQRsp
+	switch {
+	case req.Entries == 0 || req.Entries > limits.MaxCQE:
+		return rsp, nil, refusef(syscall.EINVAL, "cqe %d outside 1…%d", req.Entries, limits.MaxCQE)
+	case req.Channel != 0 && !c.channels[req.Channel]:
+		return rsp, nil, refusef(syscall.EINVAL, "completion channel %d is unknown", req.Channel)
+	case c.nic.counts.cqs >= limits.MaxCQ:
+		return rsp, nil, refusef(syscall.ENOMEM, "limit of %d completion queues", limits.MaxCQ)
+	}
+	geo := ring.Geometry{Entries: ring.RoundEntries(req.Entries), Stride: abi.CQEBytes}
+	shared, err := c.nic.cfg.Memory.Alloc(abi.QueueHeaderBytes + geo.Bytes())
+	if err != nil {
+		return rsp, nil, refusef(syscall.ENOMEM, "queue memory: %v", err)
+	}
+	m := shared.Bytes()
+	q := &cq{
+		nic: c.nic, context: c, handle: c.nic.id(), channel: req.Channel, shared: shared,
+		ring: ring.NewProducer(m[abi.QueueHeaderBytes:], geo,
+			ring.Word(m, abi.OffCQProducer), ring.Word(m, abi.OffCQConsumer)),
+		arm: ring.Word(m, abi.OffCQArm), state: ring.Word(m, abi.OffCQState),
+	}
+	c.cqs[q.handle] = q
+	c.nic.counts.cqs++
+	return abi.CreateCQRsp{Handle: q.handle, Entries: geo.Entries}, shared, nil
+}
+
+// DestroyCQ removes a completion queue that no QP uses.
+func (c *Context) DestroyCQ(handle uint32) *rdma.Refusal {
+	q := c.cqs[handle]
+	if q == nil {
+		return refusef(syscall.EINVAL, "completion queue %d is unknown", handle)
+	}
+	if q.users > 0 {
+		return refusef(syscall.EBUSY, "completion queue %d still serves %d queues", handle, q.users)
+	}
+	delete(c.cqs, handle)
+	c.nic.counts.cqs--
+	q.shared.Release()
+	return nil
+}
+
+// Push writes a completion and wakes the application if it asked for that.
+func (q *cq) Push(e *abi.CQE, solicited bool) {
+	if q.failed {
+		return
+	}
+	if q.ring.Free() == 0 {
+		q.overrun()
+		return
+	}
+	e.Timestamp = uint64(q.nic.now)
+	abi.EncodeCQE(q.ring.Slot(), e)
+	q.ring.Push()
+	q.ring.Publish()
+	q.pushed++
+	// The publish above and this load are sequentially consistent against the application's store
+	// of the arm word and its last poll: one of both sees the other (case E11).
+	armed := q.arm.Load()
+	if armed == abi.ArmNone {
+		return
+	}
+	wanted := armed == abi.ArmNext || solicited || e.Status != uint32(rdma.WCSuccess)
+	if !wanted || q.arm.Swap(abi.ArmNone) == abi.ArmNone {
+		return
+	}
+	if q.channel != 0 {
+		q.nic.events.push(Event{Context: q.context, Channel: q.channel, Handle: q.handle})
+	}
+}
+
+// overrun puts the queue into its error state: the application lost a completion.
+func (q *cq) overrun() {
+	q.failed = true
+	q.state.Store(1)
+	q.nic.counters.CQOverruns++
+	q.nic.raise(q.context, rdma.EventCQErr, q.handle)
+	q.nic.doomed = append(q.nic.doomed, q)
+}
+
+func refusef(errno syscall.Errno, format string, args ...any) *rdma.Refusal {
+	return rdma.Refuse(errno, fmt.Sprintf(format, args...))
+}

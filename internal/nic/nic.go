@@ -1,0 +1,203 @@
+package nic
+
+import (
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// Config makes a NIC.
+type Config struct {
+	Name     string    // device name, such as rnic0
+	NodeGUID rdma.GUID // never 0
+	Version  string    // shown as firmware version
+	// Secret decides keys, first QPN and jitter; the same secret and calls repeat exactly.
+	Secret uint64
+	Memory Allocator
+}
+
+// NIC is one adapter with its objects. Its methods, and those of its contexts, are for one thread.
+type NIC struct {
+	cfg      Config
+	now      clock.Time
+	memory   *mem.Table
+	scratch  *ibt.Scratch
+	port     port
+	contexts []*Context
+	qps      map[rdma.QPN]*qp
+	ahs      map[uint32]*addressHandle
+	counts   census
+	nextID   uint32
+	nextQPN  rdma.QPN
+	seed     uint64
+
+	run    runQueue
+	timers timerHeap
+	doomed []*cq // overrun CQs whose QPs have to fail yet
+	events eventQueue
+
+	counters Counters
+	causes   causeLog
+}
+
+// New makes a NIC without addresses; SetPort gives it some.
+func New(cfg Config) *NIC {
+	return &NIC{
+		cfg:     cfg,
+		memory:  mem.NewTable(cfg.Secret),
+		scratch: ibt.NewScratch(),
+		qps:     make(map[rdma.QPN]*qp),
+		ahs:     make(map[uint32]*addressHandle),
+		seed:    cfg.Secret,
+		nextQPN: firstQPN + rdma.QPN(cfg.Secret>>20)&0xffff,
+	}
+}
+
+// firstQPN leaves 0…15 to special queue pairs.
+const firstQPN rdma.QPN = 16
+
+// id returns a handle that no living object has. Handles start at 1 and are not reused before
+// 2^32 others were given.
+func (n *NIC) id() uint32 {
+	n.nextID++
+	if n.nextID == 0 {
+		n.nextID = 1
+	}
+	return n.nextID
+}
+
+// newQPN returns a free queue pair number. Numbers rise, so that late packets to a dead QP meet
+// nobody for long.
+func (n *NIC) newQPN() rdma.QPN {
+	for {
+		q := n.nextQPN
+		n.nextQPN++
+		if n.nextQPN >= rdma.QPNMulticast {
+			n.nextQPN = firstQPN
+		}
+		if _, taken := n.qps[q]; !taken {
+			return q
+		}
+	}
+}
+
+// random is the NIC's own sequence for values that only have to differ.
+func (n *NIC) random() uint64 {
+	n.seed = n.seed*6364136223846793005 + 1442695040888963407
+	return n.seed ^ n.seed>>29
+}
+
+// HandlePacket takes a packet that arrived from the wire or from a QP of this NIC.
+func (n *NIC) HandlePacket(now clock.Time, p *ibt.Packet) {
+	n.now = now
+	q := n.qps[p.Headers.BTH.DestQPN]
+	if q == nil {
+		n.counters.NoQP++
+		return
+	}
+	q.engine.HandlePacket(now, p)
+	n.settle(q)
+	n.failDoomed()
+}
+
+// HandleUnreachable tells all QPs connected to peer that its host has no NIC (an ICMP port
+// unreachable came back).
+func (n *NIC) HandleUnreachable(now clock.Time, peer rdma.GID) {
+	n.now = now
+	n.counters.Unreachable++
+	for _, c := range n.contexts {
+		for _, q := range c.sortedQPs() {
+			if q.engine.Type() != rdma.QPTypeUD && q.engine.Attr().AV.DGID == peer {
+				q.engine.HandleUnreachable(now)
+				n.settle(q)
+			}
+		}
+	}
+	n.failDoomed()
+}
+
+// HandleTimeout runs the timers that are due.
+func (n *NIC) HandleTimeout(now clock.Time) {
+	n.now = now
+	for {
+		q := n.timers.due(now)
+		if q == nil {
+			break
+		}
+		if q.engine.PollTimeout() <= now {
+			q.engine.HandleTimeout(now)
+		}
+		n.settle(q)
+	}
+	n.failDoomed()
+}
+
+// PollTimeout returns when HandleTimeout wants to be called; it may be early, never late.
+func (n *NIC) PollTimeout() clock.Time { return n.timers.next() }
+
+// PollTransmit fills p with the next packet to send; QPs take turns.
+func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
+	n.now = now
+	for turns := n.run.len(); turns > 0; turns-- {
+		q := n.run.head
+		if q.quota > 0 && q.engine.PollTransmit(now, p) {
+			q.quota--
+			n.show(q)
+			return true
+		}
+		n.run.pop()
+		n.settle(q)
+	}
+	n.failDoomed()
+	return false
+}
+
+// HasWork reports that PollTransmit may have more although it returned false once.
+func (n *NIC) HasWork() bool { return n.run.head != nil }
+
+// settle follows a QP after a call into its engine: run queue, timer, and the state that the
+// application sees.
+func (n *NIC) settle(q *qp) {
+	if q.dead {
+		return
+	}
+	n.show(q)
+	if q.engine.HasWork() {
+		n.run.push(q)
+	}
+	n.timers.update(q, q.engine.PollTimeout())
+}
+
+// show publishes the QP's state. In the error state receives ring the doorbell too; those that
+// were posted before the application saw the flag are fetched at once.
+func (n *NIC) show(q *qp) {
+	s := q.engine.State()
+	if s == q.shown {
+		return
+	}
+	q.shown = s
+	q.stateWord.Store(uint32(s))
+	if s != rdma.QPStateError {
+		q.rqDoorbell.Store(0)
+		return
+	}
+	q.rqDoorbell.Store(1)
+	q.engine.HandleDoorbell(n.now)
+}
+
+// failDoomed moves the QPs of overrun CQs to the error state (IBTA 10.10.2.3); it runs outside
+// any engine call, since the overrun was found inside one.
+func (n *NIC) failDoomed() {
+	for len(n.doomed) > 0 {
+		c := n.doomed[0]
+		n.doomed = n.doomed[1:]
+		for _, q := range c.context.sortedQPs() {
+			if q.dead || (q.sendCQ != c && q.recvCQ != c) {
+				continue
+			}
+			q.fail(n.now)
+			n.raise(q.context, rdma.EventQPFatal, q.handle)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package nic
+
+import (
+	"slices"
+	"syscall"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// thePort is the number of the one port that the device has so far; tables take port numbers, so
+// that more ports are more entries.
+const thePort = 1
+
+// Port is what the shell says about a port.
+type Port struct {
+	MTU    rdma.MTU // of the path, from the interface's MTU
+	Active bool
+	// GIDs are the valid table entries; their Index is where they sit and stay.
+	GIDs []abi.GIDEntry
+}
+
+type port struct {
+	Port
+	local map[rdma.GID]bool
+}
+
+// SetPort changes the port and tells the applications what changed.
+func (n *NIC) SetPort(now clock.Time, p Port) {
+	n.now = now
+	old := n.port
+	n.port = port{Port: p, local: make(map[rdma.GID]bool, len(p.GIDs))}
+	for _, g := range p.GIDs {
+		n.port.local[g.GID] = true
+	}
+	if p.Active != old.Active {
+		event := rdma.EventPortErr
+		if p.Active {
+			event = rdma.EventPortActive
+		}
+		n.raiseAll(event, thePort)
+	}
+	if !slices.Equal(p.GIDs, old.GIDs) {
+		n.raiseAll(rdma.EventGIDChange, thePort)
+	}
+}
+
+// IsLocal reports a GID of this NIC, whose packets the shell loops back.
+func (n *NIC) IsLocal(g rdma.GID) bool { return n.port.local[g] }
+
+// gid returns the entry at an index of the table.
+func (p *port) gid(index uint8) (abi.GIDEntry, bool) {
+	for _, g := range p.GIDs {
+		if g.Index == uint32(index) {
+			return g, true
+		}
+	}
+	return abi.GIDEntry{}, false
+}
+
+// GIDTable returns the valid entries of the port's GID table.
+func (c *Context) GIDTable() []abi.GIDEntry { return slices.Clone(c.nic.port.GIDs) }
+
+// PKey answers ibv_query_pkey.
+func (c *Context) PKey(portNum, index uint32) (abi.PKeyRsp, *rdma.Refusal) {
+	if portNum != thePort || index >= limits.MaxPKeys {
+		return abi.PKeyRsp{}, refusef(syscall.EINVAL, "port %d has no P_Key %d", portNum, index)
+	}
+	return abi.PKeyRsp{PKey: uint32(rdma.PKeyDefault)}, nil
+}
+
+// hopLimitDefault is the TTL of packets whose address vector leaves the hop limit 0.
+const hopLimitDefault = 64
+
+// resolve turns an address vector into a packet address, or says which field is at fault.
+// entropy separates the flows of QPs whose flow label is 0.
+func (p *port) resolve(a *abi.AHAttr, entropy uint32) (ibt.Address, *rdma.Refusal) {
+	var out ibt.Address
+	if a.Port != thePort {
+		return out, refusef(syscall.EINVAL, "ah_attr.port_num %d: the device has port 1 only", a.Port)
+	}
+	if a.IsGlobal == 0 {
+		return out, refusef(syscall.EINVAL, "ah_attr.is_global is 0: RoCE addresses by GID only")
+	}
+	src, ok := p.gid(a.SGIDIndex)
+	if !ok {
+		return out, refusef(syscall.EINVAL,
+			"ah_attr.grh.sgid_index %d holds no GID (any more); `rnic devinfo` lists them", a.SGIDIndex)
+	}
+	dst := rdma.GID(a.DGID)
+	if dst.IsZero() {
+		return out, refusef(syscall.EINVAL, "ah_attr.grh.dgid is zero")
+	}
+	if rdma.GID(src.GID).Addr().Is4() != dst.Addr().Is4() {
+		return out, refusef(syscall.EINVAL,
+			"ah_attr.grh: source GID %v and destination GID %v are of different IP versions",
+			rdma.GID(src.GID), dst)
+	}
+	hops := a.HopLimit
+	if hops == 0 {
+		hops = hopLimitDefault
+	}
+	return ibt.Address{
+		SGID: src.GID, DGID: dst, FlowLabel: a.FlowLabel & 0xfffff, HopLimit: hops,
+		TrafficClass: a.TrafficClass, SL: a.SL, Port: thePort, Flow: flow(a.FlowLabel, entropy),
+	}, nil
+}
+
+// flow derives the UDP source port, 0xC000…0xFFFF, from the flow label, or from the QP where the
+// label is 0, so that paths of equal cost share the load (IBTA A17.9.1).
+func flow(label, entropy uint32) uint16 {
+	label &= 0xfffff
+	if label == 0 {
+		entropy *= 0x9e3779b1
+		return uint16(entropy>>18) | 0xc000
+	}
+	return uint16(label&0x3fff^label>>14) | 0xc000
+}

@@ -1,0 +1,214 @@
+package nic
+
+import (
+	"sync/atomic"
+	"syscall"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/ring"
+)
+
+// qp is a queue pair as verbs know it; the transport is the engine's. It implements ibt.Host.
+type qp struct {
+	nic     *NIC
+	context *Context
+	engine  *ibt.QP
+	handle  uint32
+	slot    uint32
+	shared  Shared
+	sendCQ  *cq
+	recvCQ  *cq
+	srq     *srq
+	init    abi.CreateQPReq // capacities as granted
+	av      abi.AHAttr      // as given to modify, for query
+	port    uint8
+
+	stateWord  *atomic.Uint32
+	rqDoorbell *atomic.Uint32
+	shown      rdma.QPState
+	dead       bool
+
+	lastCause ibt.Cause
+	errors    uint64
+
+	// Run queue and timer heap.
+	nextRun  *qp
+	queued   bool
+	quota    int
+	deadline clock.Time
+	timer    int // index in the heap + 1; 0 = not in it
+}
+
+// CreateQP makes a queue pair; its memory goes to the application.
+func (c *Context) CreateQP(now clock.Time, req *abi.CreateQPReq) (
+	abi.CreateQPRsp, Shared, *rdma.Refusal,
+) {
+	c.nic.now = now
+	var rsp abi.CreateQPRsp
+	if r := c.checkCreateQP(req); r != nil {
+		return rsp, nil, r
+	}
+	grant(req)
+	rsp = layout(req)
+	shared, err := c.nic.cfg.Memory.Alloc(int(rsp.Bytes))
+	if err != nil {
+		return rsp, nil, refusef(syscall.ENOMEM, "queue memory: %v", err)
+	}
+	q := c.newQP(req, &rsp, shared)
+	rsp.Handle, rsp.QPN, rsp.Doorbell = q.handle, uint32(q.engine.QPN()), q.slot
+	return rsp, shared, nil
+}
+
+func (c *Context) checkCreateQP(req *abi.CreateQPReq) *rdma.Refusal {
+	switch rdma.QPType(req.Type) {
+	case rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD:
+	default:
+		return refusef(syscall.EOPNOTSUPP, "qp_type %d is not supported", req.Type)
+	}
+	srqKnown := req.SRQ == 0 || c.srqs[req.SRQ] != nil
+	switch {
+	case c.pds[req.PD] == nil:
+		return refusef(syscall.EINVAL, "protection domain %d is unknown", req.PD)
+	case c.cqs[req.SendCQ] == nil || c.cqs[req.RecvCQ] == nil:
+		return refusef(syscall.EINVAL, "completion queue %d or %d is unknown", req.SendCQ, req.RecvCQ)
+	case !srqKnown:
+		return refusef(syscall.EINVAL, "shared receive queue %d is unknown", req.SRQ)
+	case req.MaxSendWR > limits.MaxQPWR:
+		return refusef(syscall.EINVAL, "cap.max_send_wr %d over %d", req.MaxSendWR, limits.MaxQPWR)
+	case req.SRQ == 0 && req.MaxRecvWR > limits.MaxQPWR:
+		return refusef(syscall.EINVAL, "cap.max_recv_wr %d over %d", req.MaxRecvWR, limits.MaxQPWR)
+	case req.MaxSendSGE > limits.MaxSGE:
+		return refusef(syscall.EINVAL, "cap.max_send_sge %d over %d", req.MaxSendSGE, limits.MaxSGE)
+	case req.SRQ == 0 && req.MaxRecvSGE > limits.MaxSGE:
+		return refusef(syscall.EINVAL, "cap.max_recv_sge %d over %d", req.MaxRecvSGE, limits.MaxSGE)
+	case req.MaxInline > limits.MaxInline:
+		return refusef(syscall.EINVAL, "cap.max_inline_data %d over %d", req.MaxInline, limits.MaxInline)
+	case req.CreateFlags != 0:
+		return refusef(syscall.EOPNOTSUPP, "create_flags %#x are not supported", req.CreateFlags)
+	case c.nic.counts.qps >= limits.MaxQP:
+		return refusef(syscall.ENOMEM, "limit of %d queue pairs", limits.MaxQP)
+	case len(c.qps) >= limits.MaxQPPerContext:
+		return refusef(syscall.ENOMEM, "limit of %d queue pairs a context", limits.MaxQPPerContext)
+	}
+	return nil
+}
+
+// grant rounds the capacities up to what the QP really has; verbs report them back.
+func grant(req *abi.CreateQPReq) {
+	req.MaxSendWR = ring.RoundEntries(req.MaxSendWR)
+	req.MaxSendSGE = max(req.MaxSendSGE, 1)
+	// Inline bytes and scatter/gather entries share the slot, so room for one is room for both.
+	room := abi.SQStride(req.MaxSendSGE, req.MaxInline) - abi.SendWQEBytes
+	req.MaxInline = min(room, limits.MaxInline)
+	req.MaxSendSGE = min(room/abi.SGEBytes, limits.MaxSGE)
+	if req.SRQ != 0 {
+		req.MaxRecvWR, req.MaxRecvSGE = 0, 0
+		return
+	}
+	req.MaxRecvWR = ring.RoundEntries(req.MaxRecvWR)
+	req.MaxRecvSGE = max(req.MaxRecvSGE, 1)
+}
+
+func layout(req *abi.CreateQPReq) abi.CreateQPRsp {
+	rsp := abi.CreateQPRsp{
+		SQEntries: req.MaxSendWR, SQStride: abi.SQStride(req.MaxSendSGE, req.MaxInline),
+		SQOffset: abi.QueueHeaderBytes, MaxSendSGE: req.MaxSendSGE, MaxRecvSGE: req.MaxRecvSGE,
+		MaxInline: req.MaxInline,
+	}
+	rsp.RQOffset = (rsp.SQOffset + rsp.SQEntries*rsp.SQStride + 63) &^ 63
+	rsp.Bytes = rsp.RQOffset
+	if req.SRQ == 0 {
+		rsp.RQEntries, rsp.RQStride = req.MaxRecvWR, abi.RQStride(req.MaxRecvSGE)
+		rsp.Bytes += rsp.RQEntries * rsp.RQStride
+	}
+	return rsp
+}
+
+// newQP builds the object over its memory and enters it everywhere.
+func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Shared) *qp {
+	n, m := c.nic, shared.Bytes()
+	q := &qp{
+		nic: n, context: c, handle: n.id(), slot: c.takeSlot(), shared: shared, init: *req,
+		sendCQ: c.cqs[req.SendCQ], recvCQ: c.cqs[req.RecvCQ], srq: c.srqs[req.SRQ],
+		stateWord: ring.Word(m, abi.OffQPState), rqDoorbell: ring.Word(m, abi.OffRQDoorbell),
+	}
+	cfg := ibt.Config{
+		Host: q, Type: rdma.QPType(req.Type), QPN: n.newQPN(), PD: mem.PD(req.PD),
+		SQ: ring.NewConsumer(m[rsp.SQOffset:],
+			ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
+			ring.Word(m, abi.OffSQProducer), ring.Word(m, abi.OffSQConsumer)),
+		SendCQ: q.sendCQ, RecvCQ: q.recvCQ, MaxSGE: rsp.MaxSendSGE, MaxInline: rsp.MaxInline,
+		SignalAll: req.SignalAll != 0, Seed: n.random(), Scratch: n.scratch,
+	}
+	if q.srq != nil {
+		cfg.RQ = q.srq
+		q.srq.users++
+	} else {
+		cfg.RQ = ibt.NewReceiveQueue(ring.NewConsumer(m[rsp.RQOffset:],
+			ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
+			ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer)), rsp.MaxRecvSGE, false)
+	}
+	q.engine = ibt.New(cfg)
+	q.sendCQ.users++
+	q.recvCQ.users++
+	c.pds[req.PD].users++
+	c.slots[q.slot] = q
+	c.qps[q.handle] = q
+	n.qps[cfg.QPN] = q
+	n.counts.qps++
+	return q
+}
+
+// takeSlot returns a free doorbell slot.
+func (c *Context) takeSlot() uint32 {
+	if k := len(c.freeSlots); k > 0 {
+		s := c.freeSlots[k-1]
+		c.freeSlots = c.freeSlots[:k-1]
+		return s
+	}
+	c.slots = append(c.slots, nil)
+	return uint32(len(c.slots) - 1)
+}
+
+// DestroyQP removes a queue pair; what it had posted vanishes without completions.
+func (c *Context) DestroyQP(now clock.Time, handle uint32) *rdma.Refusal {
+	c.nic.now = now
+	q := c.qps[handle]
+	if q == nil {
+		return refusef(syscall.EINVAL, "queue pair %d is unknown", handle)
+	}
+	c.nic.removeQP(q)
+	return nil
+}
+
+func (n *NIC) removeQP(q *qp) {
+	c := q.context
+	q.dead = true
+	q.engine.Release()
+	n.run.remove(q)
+	n.timers.remove(q)
+	delete(n.qps, q.engine.QPN())
+	delete(c.qps, q.handle)
+	c.slots[q.slot] = nil
+	c.freeSlots = append(c.freeSlots, q.slot)
+	q.sendCQ.users--
+	q.recvCQ.users--
+	if q.srq != nil {
+		q.srq.users--
+	}
+	c.pds[q.init.PD].users--
+	n.counts.qps--
+	q.shared.Release()
+}
+
+// fail moves the QP to the error state from outside.
+func (q *qp) fail(now clock.Time) {
+	a := *q.engine.Attr()
+	q.engine.Modify(now, &a, rdma.QPAttrState, rdma.QPStateError)
+	q.nic.settle(q)
+}

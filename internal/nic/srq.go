@@ -1,0 +1,144 @@
+package nic
+
+import (
+	"syscall"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/ring"
+)
+
+// srq is a shared receive queue. It implements ibt.ReceiveQueue and watches the limit.
+type srq struct {
+	*ibt.RingReceiveQueue
+	context *Context
+	handle  uint32
+	pd      uint32
+	shared  Shared
+	ring    *ring.Consumer
+	maxSGE  uint32
+	limit   uint32 // 0: not armed
+	users   int
+}
+
+// Values of enum ibv_srq_attr_mask.
+const (
+	srqMaxWR uint32 = 1 << 0
+	srqLimit uint32 = 1 << 1
+)
+
+// srqTypeBasic is IBV_SRQT_BASIC.
+const srqTypeBasic = 0
+
+// CreateSRQ makes a shared receive queue; its memory goes to the application.
+func (c *Context) CreateSRQ(req *abi.CreateSRQReq) (abi.CreateSRQRsp, Shared, *rdma.Refusal) {
+	var rsp abi.CreateSRQRsp
+	p := c.pds[req.PD]
+	switch {
+	case p == nil:
+		return rsp, nil, refusef(syscall.EINVAL, "protection domain %d is unknown", req.PD)
+	case req.Type != srqTypeBasic:
+		return rsp, nil, refusef(syscall.EOPNOTSUPP, "SRQ type %d is not supported", req.Type)
+	case req.MaxWR == 0 || req.MaxWR > limits.MaxQPWR:
+		return rsp, nil, refusef(syscall.EINVAL, "max_wr %d outside 1…%d", req.MaxWR, limits.MaxQPWR)
+	case req.MaxSGE > limits.MaxSGE:
+		return rsp, nil, refusef(syscall.EINVAL, "max_sge %d over %d", req.MaxSGE, limits.MaxSGE)
+	case req.Limit > req.MaxWR:
+		return rsp, nil, refusef(syscall.EINVAL, "srq_limit %d over max_wr", req.Limit)
+	case c.nic.counts.srqs >= limits.MaxSRQ:
+		return rsp, nil, refusef(syscall.ENOMEM, "limit of %d shared receive queues", limits.MaxSRQ)
+	}
+	sge := max(req.MaxSGE, 1)
+	geo := ring.Geometry{Entries: ring.RoundEntries(req.MaxWR), Stride: abi.RQStride(sge)}
+	size := abi.QueueHeaderBytes + geo.Bytes()
+	shared, err := c.nic.cfg.Memory.Alloc(size)
+	if err != nil {
+		return rsp, nil, refusef(syscall.ENOMEM, "queue memory: %v", err)
+	}
+	m := shared.Bytes()
+	cons := ring.NewConsumer(m[abi.QueueHeaderBytes:], geo,
+		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
+	s := &srq{
+		RingReceiveQueue: ibt.NewReceiveQueue(cons, sge, true), context: c, handle: c.nic.id(),
+		pd: req.PD, shared: shared, ring: cons, maxSGE: sge, limit: req.Limit,
+	}
+	c.srqs[s.handle] = s
+	p.users++
+	c.nic.counts.srqs++
+	return abi.CreateSRQRsp{
+		Handle: s.handle, SRQN: s.handle, Entries: geo.Entries, Stride: geo.Stride,
+		Offset: abi.QueueHeaderBytes, MaxSGE: sge, Bytes: uint32(size),
+	}, shared, nil
+}
+
+// Take implements ibt.ReceiveQueue. Falling below the limit raises the event once and disarms it
+// (IBTA 10.2.9.3).
+func (s *srq) Take(w *ibt.RecvWR) ibt.TakeResult {
+	result := s.RingReceiveQueue.Take(w)
+	if s.limit > 0 {
+		s.checkLimit()
+	}
+	return result
+}
+
+func (s *srq) checkLimit() {
+	if pending, _ := s.ring.Pending(); pending < s.limit {
+		s.limit = 0
+		s.context.nic.raise(s.context, rdma.EventSRQLimitReached, s.handle)
+	}
+}
+
+// ModifySRQ arms the limit. The size is fixed, so a max_wr other than today's is refused.
+func (c *Context) ModifySRQ(a *abi.SRQAttr) *rdma.Refusal {
+	s := c.srqs[a.Handle]
+	switch {
+	case s == nil:
+		return refusef(syscall.EINVAL, "shared receive queue %d is unknown", a.Handle)
+	case a.Mask&^(srqMaxWR|srqLimit) != 0:
+		return refusef(syscall.EINVAL, "srq_attr_mask %#x has unknown bits", a.Mask)
+	case a.Mask&srqMaxWR != 0 && a.MaxWR > s.ring.Entries():
+		return refusef(syscall.EOPNOTSUPP, "a shared receive queue cannot grow")
+	case a.Mask&srqLimit != 0 && a.Limit > s.ring.Entries():
+		return refusef(syscall.EINVAL, "srq_limit %d over max_wr %d", a.Limit, s.ring.Entries())
+	}
+	if a.Mask&srqLimit != 0 {
+		s.limit = a.Limit
+		if s.limit > 0 {
+			s.checkLimit()
+		}
+	}
+	return nil
+}
+
+// QuerySRQ answers ibv_query_srq.
+func (c *Context) QuerySRQ(handle uint32) (abi.SRQAttr, *rdma.Refusal) {
+	s := c.srqs[handle]
+	if s == nil {
+		return abi.SRQAttr{}, refusef(syscall.EINVAL, "shared receive queue %d is unknown", handle)
+	}
+	return abi.SRQAttr{
+		Handle: handle, MaxWR: s.ring.Entries(), MaxSGE: s.maxSGE, Limit: s.limit,
+	}, nil
+}
+
+// DestroySRQ removes a shared receive queue that no QP uses.
+func (c *Context) DestroySRQ(handle uint32) *rdma.Refusal {
+	s := c.srqs[handle]
+	if s == nil {
+		return refusef(syscall.EINVAL, "shared receive queue %d is unknown", handle)
+	}
+	if s.users > 0 {
+		return refusef(syscall.EBUSY, "shared receive queue %d still serves %d QPs", handle, s.users)
+	}
+	c.nic.removeSRQ(s)
+	return nil
+}
+
+func (n *NIC) removeSRQ(s *srq) {
+	delete(s.context.srqs, s.handle)
+	s.context.pds[s.pd].users--
+	n.counts.srqs--
+	s.shared.Release()
+}

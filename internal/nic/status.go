@@ -1,0 +1,177 @@
+package nic
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// Status is a snapshot of the NIC for people and tools; its JSON is part of the control protocol.
+type Status struct {
+	Device   string            `json:"device"`
+	NodeGUID string            `json:"node_guid"`
+	Version  string            `json:"version"`
+	MTU      int               `json:"active_mtu"`
+	Active   bool              `json:"port_active"`
+	GIDs     []GIDStatus       `json:"gids"`
+	Contexts []ContextStatus   `json:"contexts"`
+	Counters map[string]uint64 `json:"counters"`
+	Causes   []string          `json:"recent_errors"`
+}
+
+// GIDStatus is one entry of the GID table.
+type GIDStatus struct {
+	Index     uint32 `json:"index"`
+	GID       string `json:"gid"`
+	Type      string `json:"type"`
+	Interface string `json:"interface"`
+}
+
+// ContextStatus is one application.
+type ContextStatus struct {
+	ID      uint32      `json:"id"`
+	Program string      `json:"program"`
+	PID     uint32      `json:"pid"`
+	UID     uint32      `json:"uid"`
+	PDs     int         `json:"pds"`
+	AHs     int         `json:"ahs"`
+	MRs     []MRStatus  `json:"mrs"`
+	CQs     []CQStatus  `json:"cqs"`
+	SRQs    []SRQStatus `json:"srqs"`
+	QPs     []QPStatus  `json:"qps"`
+}
+
+// MRStatus is one memory region.
+type MRStatus struct {
+	Handle uint32 `json:"handle"`
+	PD     uint32 `json:"pd"`
+	Addr   uint64 `json:"addr"`
+	Length uint64 `json:"length"`
+	Access string `json:"access"`
+	Mapped uint64 `json:"mapped_bytes"`
+}
+
+// CQStatus is one completion queue.
+type CQStatus struct {
+	Handle  uint32 `json:"handle"`
+	Entries uint32 `json:"entries"`
+	Pushed  uint64 `json:"completions"`
+	Overrun bool   `json:"overrun"`
+}
+
+// SRQStatus is one shared receive queue.
+type SRQStatus struct {
+	Handle  uint32 `json:"handle"`
+	Entries uint32 `json:"entries"`
+	Posted  uint32 `json:"posted"`
+	Limit   uint32 `json:"limit"`
+}
+
+// QPStatus is one queue pair.
+type QPStatus struct {
+	Handle   uint32 `json:"handle"`
+	QPN      uint32 `json:"qpn"`
+	Type     string `json:"type"`
+	State    string `json:"state"`
+	PD       uint32 `json:"pd"`
+	SendCQ   uint32 `json:"send_cq"`
+	RecvCQ   uint32 `json:"recv_cq"`
+	SRQ      uint32 `json:"srq,omitempty"`
+	Local    string `json:"local_gid,omitempty"`
+	Remote   string `json:"remote_gid,omitempty"`
+	DestQPN  uint32 `json:"dest_qpn,omitempty"`
+	PathMTU  int    `json:"path_mtu,omitempty"`
+	Pending  int    `json:"send_pending"`
+	InFlight int    `json:"packets_in_flight"`
+	Window   int    `json:"window"`
+	Retries  uint64 `json:"retries"`
+	Errors   uint64 `json:"errors"`
+	Error    string `json:"last_error,omitempty"`
+}
+
+// Status takes a snapshot.
+func (n *NIC) Status() Status {
+	s := Status{
+		Device: n.cfg.Name, NodeGUID: n.cfg.NodeGUID.String(), Version: n.cfg.Version,
+		MTU: n.port.MTU.Bytes(), Active: n.port.Active, Counters: n.counters.Named(),
+		GIDs: []GIDStatus{}, Contexts: []ContextStatus{}, Causes: []string{},
+	}
+	for i := range n.port.GIDs {
+		g := &n.port.GIDs[i]
+		s.GIDs = append(s.GIDs, GIDStatus{
+			Index: g.Index, GID: rdma.GID(g.GID).String(), Type: rdma.GIDType(g.Type).String(),
+			Interface: text(g.IfName[:]),
+		})
+	}
+	for _, c := range n.contexts {
+		s.Contexts = append(s.Contexts, c.status())
+	}
+	for _, r := range n.Causes(0) {
+		s.Causes = append(s.Causes, r.Text())
+	}
+	return s
+}
+
+// text cuts a NUL-padded name.
+func text(b []byte) string {
+	if i := slices.Index(b, 0); i >= 0 {
+		b = b[:i]
+	}
+	return string(b)
+}
+
+func (c *Context) status() ContextStatus {
+	s := ContextStatus{
+		ID: c.id, Program: c.cfg.Name, PID: c.cfg.PID, UID: c.cfg.UID,
+		PDs: len(c.pds), AHs: len(c.ahs), MRs: []MRStatus{}, CQs: []CQStatus{},
+		SRQs: []SRQStatus{}, QPs: []QPStatus{},
+	}
+	for _, h := range slices.Sorted(maps.Keys(c.mrs)) {
+		r := c.mrs[h]
+		m := MRStatus{
+			Handle: h, PD: uint32(r.PD), Addr: r.Base, Length: r.Length, Access: r.Access.String(),
+		}
+		for _, seg := range r.Segments() {
+			m.Mapped += uint64(len(seg.Mapped))
+		}
+		s.MRs = append(s.MRs, m)
+	}
+	for _, h := range slices.Sorted(maps.Keys(c.cqs)) {
+		q := c.cqs[h]
+		s.CQs = append(s.CQs, CQStatus{
+			Handle: h, Entries: q.ring.Entries(), Pushed: q.pushed, Overrun: q.failed,
+		})
+	}
+	for _, h := range slices.Sorted(maps.Keys(c.srqs)) {
+		q := c.srqs[h]
+		posted, _ := q.ring.Pending()
+		s.SRQs = append(s.SRQs, SRQStatus{
+			Handle: h, Entries: q.ring.Entries(), Posted: posted, Limit: q.limit,
+		})
+	}
+	for _, q := range c.sortedQPs() {
+		s.QPs = append(s.QPs, q.status())
+	}
+	return s
+}
+
+func (q *qp) status() QPStatus {
+	e, t, stats := q.engine, q.engine.Attr(), q.engine.Stats()
+	s := QPStatus{
+		Handle: q.handle, QPN: uint32(e.QPN()), Type: e.Type().String(), State: e.State().String(),
+		PD: q.init.PD, SendCQ: q.sendCQ.handle, RecvCQ: q.recvCQ.handle, SRQ: q.init.SRQ,
+		PathMTU: t.PathMTU.Bytes(), Pending: stats.Pending, InFlight: stats.InFlight,
+		Window: stats.Window, Retries: stats.Retries, Errors: q.errors,
+	}
+	if !t.AV.DGID.IsZero() {
+		s.Local, s.Remote, s.DestQPN = t.AV.SGID.String(), t.AV.DGID.String(), uint32(t.DestQPN)
+	}
+	if q.errors > 0 {
+		r := CauseRecord{
+			Program: q.context.cfg.Name, PID: q.context.cfg.PID, QPN: e.QPN(), Cause: q.lastCause,
+		}
+		s.Error = r.Text()
+	}
+	return s
+}
