@@ -212,7 +212,6 @@ const (
 	HasAtomicAckETH
 	HasImmDt
 	HasIETH
-	headerSetEnd
 )
 
 // headerLens are the lengths in the order of the bits.

@@ -1,6 +1,7 @@
 package ib
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -97,8 +98,8 @@ func TestCreditsFor_NeverPromisesTooMuch(t *testing.T) {
 	if got := CreditsFor(-1); got != 0 {
 		t.Errorf("CreditsFor(-1) is %d, want 0", got)
 	}
-	if got := CreditsFor(1 << 40); got != creditsMax {
-		t.Errorf("CreditsFor(2^40) is %d, want %d", got, creditsMax)
+	if got := CreditsFor(math.MaxInt); got != creditsMax {
+		t.Errorf("CreditsFor(MaxInt) is %d, want %d", got, creditsMax)
 	}
 }
 
