@@ -1,0 +1,14 @@
+// Package interop lets a SoftRNIC and the kernel's own RoCE v2 driver, rdma_rxe, talk to each
+// other: unmodified programs on both sides, the kernel in a virtual machine, the NIC in a network
+// namespace at the other end of its cable.
+//
+// The tests fetch Debian's kernel package and boot it under QEMU, without KVM and without touching
+// the host's kernel. That takes a network the first time, and minutes of a core, so they run only
+// when asked for:
+//
+//	make interop
+//	RNIC_INTEROP=1 go test ./test/interop -run TestKernel/1500/ib_write_bw -v
+//
+// The guest has no distribution in it: its first process is the program in guest, which loads
+// the modules, brings the device up and then runs what it is asked to over TCP.
+package interop

@@ -1,0 +1,218 @@
+package interop
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// guestModules are what the guest's kernel has to load; what these need in turn is found. The
+// checksum of packets is asked for by name at run time, so it is listed.
+var guestModules = []string{
+	"virtio_pci", "virtio_net", "crc32_generic", "ib_uverbs", "rdma_rxe",
+}
+
+// guestPrograms are copied from the host, with their libraries.
+var guestPrograms = []string{
+	"ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat",
+	"ib_atomic_bw", "ib_atomic_lat", "ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong",
+	"ibv_ud_pingpong",
+}
+
+// image is a kernel and a root file system in memory.
+type image struct{ kernel, initrd string }
+
+// buildImage makes an image in dir from the kernel package in the cache and the host's programs.
+func buildImage(dir string) (image, error) {
+	root, err := unpackKernel()
+	if err != nil {
+		return image{}, err
+	}
+	kernels, err := filepath.Glob(filepath.Join(root, "boot", "vmlinuz-*"))
+	if err != nil || len(kernels) != 1 {
+		return image{}, fmt.Errorf("%d kernels below %s", len(kernels), root)
+	}
+	var a archive
+	for _, name := range []string{"proc", "sys", "dev", "tmp", "run", "root"} {
+		a.addDir(name)
+	}
+	a.addConsole()
+	if err := addModules(&a, root); err != nil {
+		return image{}, err
+	}
+	if err := addPrograms(&a); err != nil {
+		return image{}, err
+	}
+	guest := filepath.Join(dir, "guest")
+	build := exec.Command("go", "build", "-o", guest, "./guest")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return image{}, fmt.Errorf("build the guest's program: %w: %s", err, out)
+	}
+	if err := a.addFile("init", guest); err != nil {
+		return image{}, err
+	}
+	initrd := filepath.Join(dir, "initrd")
+	if err := os.WriteFile(initrd, a.finish(), 0o600); err != nil {
+		return image{}, err
+	}
+	return image{kernel: kernels[0], initrd: initrd}, nil
+}
+
+var kernelPackage = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
+
+// unpackKernel downloads and unpacks Debian's current kernel, once.
+func unpackKernel() (root string, err error) {
+	depends := exec.Command("apt-cache", "depends", "linux-image-amd64")
+	out, err := depends.Output()
+	if err != nil {
+		return "", fmt.Errorf("apt-cache depends: %w", err)
+	}
+	m := kernelPackage.FindSubmatch(out)
+	if m == nil {
+		return "", fmt.Errorf("no kernel package is known; run apt-get update first")
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	cache = filepath.Join(cache, "softrnic", "interop")
+	root = filepath.Join(cache, string(m[1]))
+	if _, err := os.Stat(root); err == nil {
+		return root, nil
+	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return "", err
+	}
+	download := exec.Command("apt-get", "download", string(m[1]))
+	download.Dir = cache
+	if out, err := download.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("apt-get download %s: %w: %s", m[1], err, out)
+	}
+	packages, err := filepath.Glob(filepath.Join(cache, string(m[1])+"_*.deb"))
+	if err != nil || len(packages) == 0 {
+		return "", fmt.Errorf("no package %s in %s", m[1], cache)
+	}
+	partial := root + ".partial"
+	if out, err := exec.Command("dpkg-deb", "-x", packages[0], partial).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("unpack the kernel: %w: %s", err, out)
+	}
+	return root, os.Rename(partial, root)
+}
+
+// addModules adds the modules and the list that says in which order to load them.
+func addModules(a *archive, root string) error {
+	files := map[string]string{}
+	walk := func(path string, _ fs.DirEntry, err error) error {
+		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {
+			files[strings.ReplaceAll(name, "-", "_")] = path
+		}
+		return err
+	}
+	if err := filepath.WalkDir(filepath.Join(root, "lib", "modules"), walk); err != nil {
+		return err
+	}
+	var order []string
+	for _, name := range guestModules {
+		if files[name] == "" {
+			continue // built into the kernel
+		}
+		var err error
+		if order, err = appendModule(order, files, name); err != nil {
+			return err
+		}
+	}
+	var list strings.Builder
+	for _, name := range order {
+		inside := "lib/modules/" + name + ".ko"
+		if err := a.addFile(inside, files[name]); err != nil {
+			return err
+		}
+		fmt.Fprintf(&list, "/%s\n", inside)
+	}
+	a.add("modules", 0o100644, []byte(list.String()))
+	return nil
+}
+
+// appendModule appends a module after those that it depends on.
+func appendModule(order []string, files map[string]string, name string) ([]string, error) {
+	if slices.Contains(order, name) {
+		return order, nil
+	}
+	needs, err := moduleNeeds(files[name])
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", name, err)
+	}
+	for _, other := range needs {
+		if order, err = appendModule(order, files, other); err != nil {
+			return nil, err
+		}
+	}
+	return append(order, name), nil
+}
+
+func moduleNeeds(file string) ([]string, error) {
+	module, err := elf.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer module.Close()
+	section := module.Section(".modinfo")
+	if section == nil {
+		return nil, fmt.Errorf("%s has no .modinfo", file)
+	}
+	info, err := section.Data()
+	if err != nil {
+		return nil, err
+	}
+	for entry := range bytes.SplitSeq(info, []byte{0}) {
+		if list, ok := bytes.CutPrefix(entry, []byte("depends=")); ok && len(list) > 0 {
+			return strings.Split(strings.ReplaceAll(string(list), "-", "_"), ","), nil
+		}
+	}
+	return nil, nil
+}
+
+var libraryPath = regexp.MustCompile(`(/\S+) \(0x`)
+
+// addPrograms adds the programs, their libraries, and the provider of rxe with its registration.
+func addPrograms(a *archive) error {
+	providers, err := filepath.Glob("/usr/lib/*/libibverbs/librxe-*.so")
+	if err != nil || len(providers) != 1 {
+		return fmt.Errorf("%d providers for rxe; install ibverbs-providers", len(providers))
+	}
+	files := []string{"/etc/libibverbs.d/rxe.driver", providers[0]}
+	for _, name := range guestPrograms {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			return err
+		}
+		files = append(files, path)
+	}
+	libraries := map[string]bool{}
+	for _, file := range files[1:] {
+		out, err := exec.Command("ldd", file).Output()
+		if err != nil {
+			return fmt.Errorf("ldd %s: %w", file, err)
+		}
+		for _, m := range libraryPath.FindAllStringSubmatch(string(out), -1) {
+			libraries[m[1]] = true
+		}
+	}
+	for library := range libraries {
+		files = append(files, library)
+	}
+	for _, file := range files {
+		if err := a.addFile(strings.TrimPrefix(file, "/"), file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
