@@ -67,6 +67,11 @@ e2e: build ## end-to-end tests only
 	@$(DEPS) test
 	$(REPORT) -count=1 -p 1 -timeout 30m $(E2E)
 
+.PHONY: interop
+interop: build ## programs between a SoftRNIC and the kernel's rdma_rxe in a virtual machine; needs root
+	@$(DEPS) interop
+	RNIC_INTEROP=1 $(REPORT) -count=1 -timeout 60m ./test/interop/...
+
 .PHONY: race
 race: clib ## unit tests under the race detector (PKG narrows them)
 	$(REPORT) -race -timeout 30m $(or $(PKG),$(RACE))

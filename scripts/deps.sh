@@ -42,7 +42,8 @@ needs() {
         ;;
     interop)
         needs test
-        echo 'tshark tshark a third party that judges packets'
+        echo 'qemu-system-x86_64 qemu-system-x86 the machine with the kernel driver in it'
+        echo '/etc/libibverbs.d/rxe.driver ibverbs-providers the driver, as programs see it'
         ;;
     *)
         echo "$0: unknown group $1" >&2

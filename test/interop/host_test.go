@@ -71,7 +71,9 @@ func binary(t *testing.T) string {
 
 func (h *host) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "LANG=C", "HOME=" + h.dir, "XDG_RUNTIME_DIR=" + h.dir}
+	c.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "LANG=C", "HOME=" + h.dir, "XDG_RUNTIME_DIR=" + h.dir,
+	}
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.WaitDelay = time.Second
 	return c

@@ -50,7 +50,7 @@ func handle(conn *net.TCPConn) {
 	_ = json.NewEncoder(conn).Encode(response) // or nobody is there to be told
 }
 
-// awaitPort looks a listening socket up rather than connecting to it: the programs under test accept
+// awaitPort looks a listening socket up rather than connecting: the programs under test accept
 // one connection only.
 func awaitPort(text string) (status int) {
 	port, err := strconv.Atoi(text)
