@@ -1,0 +1,23 @@
+package abi
+
+import "strconv"
+
+var opNames = map[Op]string{
+	OpHello: "HELLO", OpListDevices: "LIST_DEVICES", OpOpenDevice: "OPEN_DEVICE",
+	OpQueryDevice: "QUERY_DEVICE", OpQueryPort: "QUERY_PORT", OpQueryGIDTable: "QUERY_GID_TABLE",
+	OpQueryPKey: "QUERY_PKEY", OpAllocPD: "ALLOC_PD", OpDeallocPD: "DEALLOC_PD",
+	OpRegMR: "REG_MR", OpDeregMR: "DEREG_MR", OpCreateCompChannel: "CREATE_COMP_CHANNEL",
+	OpDestroyCompChannel: "DESTROY_COMP_CHANNEL", OpCreateCQ: "CREATE_CQ",
+	OpDestroyCQ: "DESTROY_CQ", OpCreateQP: "CREATE_QP", OpModifyQP: "MODIFY_QP",
+	OpQueryQP: "QUERY_QP", OpDestroyQP: "DESTROY_QP", OpCreateAH: "CREATE_AH",
+	OpDestroyAH: "DESTROY_AH", OpCreateSRQ: "CREATE_SRQ", OpModifySRQ: "MODIFY_SRQ",
+	OpQuerySRQ: "QUERY_SRQ", OpDestroySRQ: "DESTROY_SRQ", OpStatus: "STATUS",
+	OpShutdown: "SHUTDOWN",
+}
+
+func (o Op) String() string {
+	if s, ok := opNames[o]; ok {
+		return s
+	}
+	return "request " + strconv.Itoa(int(o))
+}

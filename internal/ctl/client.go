@@ -1,0 +1,143 @@
+package ctl
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// ErrGone is wrapped by every call on a connection whose NIC has ended.
+var ErrGone = errors.New("the NIC is gone")
+
+// ErrNoNIC is wrapped by Dial when nobody serves the socket.
+var ErrNoNIC = errors.New("no NIC is running here")
+
+// Error is a request that the NIC refused. It unwraps to the *rdma.Refusal, and through it to the
+// errno.
+type Error struct {
+	Op      abi.Op
+	Refusal *rdma.Refusal
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%v: %v", e.Op, e.Refusal) }
+
+// Unwrap returns the refusal.
+func (e *Error) Unwrap() error { return e.Refusal }
+
+// Client is an application's end of a control connection. It is safe for concurrent use: requests
+// take turns.
+type Client struct {
+	mu   sync.Mutex // guards conn's reads and writes, seq and gone
+	conn *Conn
+	seq  uint32
+	gone bool
+}
+
+// Dial connects to the NIC at a socket path; see SocketPath for the default one.
+func Dial(path string) (*Client, error) {
+	sock, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	switch {
+	case err == nil:
+		return NewClient(sock), nil
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("ctl: connect to %s: %w (%w)", path, ErrNoNIC, err)
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("ctl: connect to %s: it belongs to another user: %w", path, err)
+	}
+	return nil, fmt.Errorf("ctl: connect to %s: %w", path, err)
+}
+
+// NewClient makes a client of a connection that is there, such as one end of Pair, and owns it
+// from now on.
+func NewClient(sock *net.UnixConn) *Client {
+	return &Client{conn: newConn(sock, limits.MaxMessage)}
+}
+
+// Close ends the connection and with it everything that was made through it.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Peer tells which process is the NIC.
+func (c *Client) Peer() (Peer, error) { return c.conn.Peer() }
+
+// Do sends a request and waits for its reply, which the caller owns. The error is an *Error when
+// the NIC refused, and wraps ErrGone when there is no NIC any more.
+func (c *Client) Do(op abi.Op, body []byte, fds ...int) (*Message, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return nil, fmt.Errorf("%v: %w", op, ErrGone)
+	}
+	c.seq++
+	reply := new(Message)
+	err := c.conn.Send(&Message{Op: op, Seq: c.seq, Body: body, FDs: fds})
+	if err == nil {
+		err = c.conn.Receive(reply)
+	}
+	switch {
+	case errors.Is(err, syscall.EMSGSIZE), errors.Is(err, ErrNoRoom):
+		return nil, fmt.Errorf("%v: %w", op, err) // the conversation is still in step
+	case err == nil && (reply.Op != op || reply.Seq != c.seq):
+		reply.CloseFDs()
+		err = fmt.Errorf("%w: reply %v (%d) to request %d", ErrMalformed, reply.Op, reply.Seq, c.seq)
+	}
+	if err != nil {
+		// Requests and replies are out of step from here on, so nothing more can be trusted.
+		c.gone = true
+		_ = c.conn.Close()
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%v: %w", op, ErrGone)
+		}
+		return nil, fmt.Errorf("%v: %w: %w", op, ErrGone, err)
+	}
+	if reply.Status != 0 {
+		reply.CloseFDs()
+		refusal := rdma.Refuse(syscall.Errno(reply.Status), string(reply.Body))
+		return nil, &Error{Op: op, Refusal: refusal}
+	}
+	reply.Body = append([]byte(nil), reply.Body...) // the next request overwrites it
+	return reply, nil
+}
+
+// Call is Do for a reply that is one structure, and returns the descriptors that came with it.
+// Rsp is struct{} for a reply without a body.
+func Call[Rsp any](c *Client, op abi.Op, body []byte, fds ...int) (rsp Rsp, got []int, err error) {
+	reply, err := c.Do(op, body, fds...)
+	if err != nil {
+		return rsp, nil, err
+	}
+	if !Decode(reply.Body, &rsp) {
+		reply.CloseFDs()
+		return rsp, nil, fmt.Errorf("%v: %w: reply of %d bytes", op, ErrMalformed, len(reply.Body))
+	}
+	return rsp, reply.FDs, nil
+}
+
+// CallFDs is Call for a reply that comes with exactly n descriptors.
+func CallFDs[Rsp any](c *Client, op abi.Op, body []byte, n int) (rsp Rsp, got []int, err error) {
+	rsp, got, err = Call[Rsp](c, op, body)
+	if err == nil && len(got) != n {
+		(&Message{FDs: got}).CloseFDs()
+		return rsp, nil, fmt.Errorf("%v: %w: %d descriptors came, not %d", op, ErrMalformed,
+			len(got), n)
+	}
+	return rsp, got, err
+}
+
+// Hello opens the conversation. lane is the descriptor of the lane page.
+func (c *Client) Hello(program string) (rsp abi.HelloRsp, lane int, err error) {
+	req := abi.HelloReq{Magic: abi.Magic, Version: abi.Version, PID: uint32(os.Getpid())}
+	copy(req.Name[:len(req.Name)-1], program)
+	rsp, fds, err := CallFDs[abi.HelloRsp](c, abi.OpHello, Bytes(&req), 1)
+	if err != nil {
+		return rsp, -1, err
+	}
+	return rsp, fds[0], nil
+}
