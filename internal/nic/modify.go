@@ -36,6 +36,11 @@ func (c *Context) ModifyQP(now clock.Time, req *abi.ModifyQPReq) (abi.QPAttr, *r
 	if r := q.apply(&attr, &req.Attr, mask); r != nil {
 		return abi.QPAttr{}, r
 	}
+	if q.engine.Type() == rdma.QPTypeUD && to == sRTR {
+		// A datagram's path MTU is the port's (IBTA 9.8.3.1); verbs have no attribute for it.
+		attr.PathMTU = c.nic.port.MTU
+		mask |= rdma.QPAttrPathMTU
+	}
 	if mask&rdma.QPAttrPort != 0 {
 		q.port = req.Attr.Port
 	}
