@@ -24,6 +24,7 @@ const (
 	FeatureCoalesceRecv
 	FeatureUnreachable
 	FeatureOverflowCount
+	FeatureCapture
 )
 
 var featureNames = [...]string{
@@ -33,6 +34,7 @@ var featureNames = [...]string{
 	FeatureCoalesceRecv:  "coalesced receive (UDP_GRO)",
 	FeatureUnreachable:   "reports of unreachable peers (IP_RECVERR)",
 	FeatureOverflowCount: "count of socket overflows (SO_RXQ_OVFL)",
+	FeatureCapture:       "packet capture",
 }
 
 func (f Feature) String() string {

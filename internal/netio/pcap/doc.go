@@ -1,0 +1,9 @@
+// Package pcap writes what passes through a port into a pcapng file that Wireshark and tshark
+// read, with Ethernet, IP and UDP headers made to match.
+//
+// It belongs directly on the port that owns the sockets, below a fault injector: then the file
+// has what is on the wire. What a UDP port cannot know is made up and says so by its values:
+// Ethernet addresses are 02:00 and the last four bytes of the IP address; the identification of a
+// received IPv4 packet is the one that the port assumed, and its ICRC is made to fit.
+// A packet that the kernel refuses to send is in the file all the same.
+package pcap
