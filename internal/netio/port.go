@@ -30,8 +30,9 @@ type Datagram struct {
 
 	// Path is where to and how. On return from Send, the source port and the IPv4 identification
 	// are those on the wire; the source port that the caller gave is only a flow label that
-	// picks one (RoCE v2 uses it as entropy, annex A17.4.3). Of a received datagram, IPID and DF
-	// are assumptions where the port cannot see them.
+	// picks one (RoCE v2 uses it as entropy, annex A17.4.3). The IPv6 flow label may be the
+	// kernel's. Of a received datagram, IPID and DF are assumptions where the port cannot see
+	// them.
 	Path roce.Path
 
 	// Interface is the index of the interface to use, or that was used. 0 leaves the choice to
@@ -61,11 +62,12 @@ type Port interface {
 	// Send puts datagrams on the wire in order and returns how many are done with: sent, or
 	// dropped and counted the way a wire would drop them. A count below len(batch) without an
 	// error means that the socket is full: try the rest a little later. An error means that
-	// the port is of no use any more.
+	// the port is of no use any more. A Buf whose Flip is set is damaged afterwards.
 	Send(batch []Datagram) (sent int, err error)
 
 	// Receive fills batch with datagrams whose ICRC is right and never blocks. It returns 0 when
-	// none is there. Calling it gives all buffers of the previous call back.
+	// none is there, or when a whole batch was bad: wait on FDs level-triggered, and they say
+	// whether there is more. Calling it gives all buffers of the previous call back.
 	Receive(batch []Datagram) (n int, err error)
 
 	// Poll tells the port the time and does what is due.

@@ -31,6 +31,7 @@ type Port struct {
 	inbox   []parcel
 	free    [][]byte
 	dropped uint64
+	word    [8]byte // what is written to event and read from it
 }
 
 // parcel is a packet in the inbox, with its ICRC.
@@ -95,14 +96,12 @@ func (p *Port) enqueueLocked(d *netio.Datagram, packet []byte) {
 
 // signal makes the descriptor readable. An eventfd of one process has room for one more always.
 func (p *Port) signal() {
-	one := [8]byte{}
-	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _ = unix.Write(p.event, one[:])
+	binary.NativeEndian.PutUint64(p.word[:], 1)
+	_, _ = unix.Write(p.event, p.word[:])
 }
 
 func (p *Port) clearSignal() {
-	var sink [8]byte
-	_, _ = unix.Read(p.event, sink[:])
+	_, _ = unix.Read(p.event, p.word[:])
 }
 
 // Receive implements netio.Port.
