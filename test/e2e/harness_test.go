@@ -1,0 +1,365 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/softrnic/softrnic/test/netnstest"
+)
+
+// Ordinary users. They need no entry in the user database: the programs under test ask for none.
+const (
+	userOne = 47911
+	userTwo = 47912
+)
+
+// patience bounds every wait. It is long, because a machine may be slow: waits end when what they
+// wait for happens.
+const patience = 40 * time.Second
+
+// rnic is the binary under test, in a directory that everybody may read. It is empty when there
+// is none; then noBinary says why.
+var rnic, noBinary string
+
+func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+
+func runAll(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "rnic-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := copyBinary(dir); err != nil {
+		noBinary = err.Error()
+	}
+	return m.Run()
+}
+
+func copyBinary(dir string) error {
+	source := os.Getenv("RNIC_BIN")
+	if source == "" {
+		source = filepath.Join("..", "..", "bin", "rnic")
+	}
+	content, err := os.ReadFile(source)
+	if err != nil {
+		return fmt.Errorf("no binary to test, run make build: %w", err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return err
+	}
+	target := filepath.Join(dir, "rnic")
+	rnic = target
+	return os.WriteFile(target, content, 0o755)
+}
+
+// machine is a host as one of its users sees it: a network namespace, a user, a home.
+type machine struct {
+	ns   *netnstest.Namespace // nil: the one of the test
+	uid  uint32
+	home string
+	env  []string // in addition to the standard one
+	// stdin and stdout, when set, are those of the next program instead of none and a buffer.
+	stdin  *os.File
+	stdout io.Writer
+}
+
+// newMachine returns a machine for the user, whose NIC ends with the test. Without a namespace it
+// is the machine of the test itself.
+func newMachine(t *testing.T, ns *netnstest.Namespace, uid uint32) *machine {
+	t.Helper()
+	if noBinary != "" {
+		t.Skip(noBinary)
+	}
+	if uid != uint32(os.Geteuid()) && os.Geteuid() != 0 {
+		t.Skip("running as another user needs root")
+	}
+	// Not t.TempDir: the path of a socket is short, and other users must get in.
+	home, err := os.MkdirTemp(filepath.Dir(rnic), "home-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{ns: ns, uid: uid, home: home}
+	if err := os.Mkdir(m.runtimeDir(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{m.home, m.runtimeDir()} {
+		if err := os.Chown(dir, int(uid), int(uid)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { m.tearDown(t) })
+	return m
+}
+
+func (m *machine) runtimeDir() string { return filepath.Join(m.home, "run") }
+
+// tearDown ends the NIC if one is there, however the test has ended.
+func (m *machine) tearDown(t *testing.T) {
+	out := m.start(t, rnic, "down").end(t)
+	if out.status != 0 && !strings.Contains(out.stderr, "no NIC") {
+		t.Errorf("rnic down: status %d: %s", out.status, out.stderr)
+	}
+	if t.Failed() {
+		logs, err := filepath.Glob(filepath.Join(m.runtimeDir(), "rnic", "*.log"))
+		if err != nil {
+			return
+		}
+		for _, name := range logs {
+			if text, err := os.ReadFile(name); err == nil {
+				t.Logf("%s (end):\n%s", name, tail(string(text), 30))
+			}
+		}
+	}
+}
+
+func tail(text string, lines int) string {
+	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+func (m *machine) environment() []string {
+	env := []string{
+		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+		"LANG=C",
+		"HOME=" + m.home,
+		"XDG_RUNTIME_DIR=" + m.runtimeDir(),
+	}
+	return append(env, m.env...)
+}
+
+// process is a program that runs, or has run, on a machine. It is killed with the test.
+type process struct {
+	name           string
+	cmd            *exec.Cmd
+	stdout, stderr buffer
+	done           chan struct{}
+}
+
+// outcome is how a program ended. A status from 128 up is a signal, as in a shell.
+type outcome struct {
+	status         int
+	stdout, stderr string
+}
+
+// buffer is a bytes.Buffer that can be read while a program still writes.
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// start runs a program as it is, without a NIC.
+func (m *machine) start(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	p := &process{name: filepath.Base(name), done: make(chan struct{})}
+	p.cmd = exec.Command(name, args...)
+	p.cmd.Env = m.environment()
+	p.cmd.Dir = m.home
+	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
+	if m.stdin != nil {
+		p.cmd.Stdin = m.stdin
+	}
+	if m.stdout != nil {
+		p.cmd.Stdout = m.stdout
+	}
+	// Descendants that outlive the program may hold its output; they are none of our business.
+	p.cmd.WaitDelay = 2 * time.Second
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if m.uid != uint32(os.Geteuid()) {
+		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: m.uid, Gid: m.uid}
+	}
+	if err := m.spawn(p.cmd); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// spawn starts a command in the machine's namespace: a child has that of the thread it came from.
+func (m *machine) spawn(cmd *exec.Cmd) (err error) {
+	if m.ns == nil {
+		return cmd.Start()
+	}
+	m.ns.Do(func() { err = cmd.Start() })
+	return err
+}
+
+// run runs a program on the NIC, as a user would.
+func (m *machine) run(t *testing.T, args ...string) *process {
+	t.Helper()
+	requireProgram(t, args[0])
+	p := m.start(t, rnic, append([]string{"run", "--"}, args...)...)
+	p.name = strings.Join(args, " ")
+	return p
+}
+
+func requireProgram(t *testing.T, name string) {
+	t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		t.Skipf("%s is not installed: scripts/deps.sh test", name)
+	}
+}
+
+func (p *process) pid() int { return p.cmd.Process.Pid }
+
+func (p *process) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("signal %v to %s: %v", s, p.name, err)
+	}
+}
+
+// kill ends the program and its children, unless it has ended.
+func (p *process) kill() {
+	select {
+	case <-p.done:
+		return
+	default:
+	}
+	_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
+	<-p.done
+}
+
+// hasEnded reports whether the program has ended, without waiting.
+func (p *process) hasEnded() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// end waits for the program and returns its outcome.
+func (p *process) end(t *testing.T) outcome {
+	t.Helper()
+	return p.endWithin(t, patience)
+}
+
+func (p *process) endWithin(t *testing.T, limit time.Duration) outcome {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(limit):
+		p.kill()
+		t.Fatalf("%s did not end within %v\nstdout:\n%s\nstderr:\n%s",
+			p.name, limit, p.stdout.String(), p.stderr.String())
+	}
+	out := outcome{stdout: p.stdout.String(), stderr: p.stderr.String()}
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	switch {
+	case !ok:
+		t.Fatalf("%s: no exit status", p.name)
+	case status.Signaled():
+		out.status = 128 + int(status.Signal())
+	default:
+		out.status = status.ExitStatus()
+	}
+	return out
+}
+
+// succeed waits for the program and wants status 0 and a silent standard error.
+func (p *process) succeed(t *testing.T) outcome {
+	t.Helper()
+	out := p.end(t)
+	if out.status != 0 || out.stderr != "" {
+		t.Errorf("%s: status %d\nstdout:\n%s\nstderr:\n%s", p.name, out.status, out.stdout, out.stderr)
+	}
+	return out
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v in vain until %s", patience, what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// awaitListening waits until the program accepts TCP connections on a port. It looks the socket
+// up rather than connecting: the programs under test accept one connection only.
+func (p *process) awaitListening(t *testing.T, port int) {
+	t.Helper()
+	until(t, fmt.Sprintf("%s listens on TCP port %d", p.name, port), func() bool {
+		if p.hasEnded() {
+			out := p.end(t)
+			t.Fatalf("%s ended with status %d before it listened\nstdout:\n%s\nstderr:\n%s",
+				p.name, out.status, out.stdout, out.stderr)
+		}
+		return listens(p.pid(), port)
+	})
+}
+
+// listens looks a port up in the tables of the namespace that the process is in.
+func listens(pid, port int) bool {
+	local := fmt.Sprintf(":%04X", port)
+	for _, table := range []string{"tcp", "tcp6"} {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line)
+			const listening = "0A"
+			if len(fields) > 3 && strings.HasSuffix(fields[1], local) && fields[3] == listening {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// alive reports whether a process exists and is no zombie.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return false
+	}
+	after := stat[bytes.LastIndexByte(stat, ')')+1:]
+	return !bytes.HasPrefix(after, []byte(" Z"))
+}
+
+// ports hands out TCP ports, so that no two tests of a run share one.
+var ports struct {
+	mu   sync.Mutex
+	next int
+}
+
+func newPort() int {
+	ports.mu.Lock()
+	defer ports.mu.Unlock()
+	if ports.next == 0 {
+		ports.next = 21000 + os.Getpid()%1000
+	}
+	ports.next++
+	return ports.next
+}
