@@ -59,6 +59,19 @@ type ReceiveQueue interface {
 	IsShared() bool
 }
 
+// CreditSource is a receive queue that can tell how many receives it has left; its QP advertises
+// them as end-to-end credits (IBTA 9.7.7.2).
+type CreditSource interface {
+	Available() uint32
+}
+
+// KeyInvalidator is a Host that can revoke remote keys for SEND with invalidate (IBTA 10.6.5). It
+// checks that the key may be revoked by q's peer. A Host without it has no such key: every
+// invalidation is refused.
+type KeyInvalidator interface {
+	InvalidateKey(q *QP, key rdma.Key) mem.Fault
+}
+
 // Config makes a QP.
 type Config struct {
 	Host      Host
@@ -80,8 +93,8 @@ type Config struct {
 
 // Attr are the attributes that modify sets. The NIC has validated them.
 type Attr struct {
-	AV              Address // RC and UC: the path
-	PathMTU         rdma.MTU
+	AV              Address  // RC and UC: the path
+	PathMTU         rdma.MTU // UD: the port's
 	PKey            rdma.PKey
 	PKeyIndex       uint16
 	QKey            rdma.QKey

@@ -1,0 +1,128 @@
+package ibt
+
+import (
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// completeHead completes the oldest request with success.
+func (q *QP) completeHead() {
+	r := &q.send
+	w := r.wrs.at(0)
+	isSignaled := q.cfg.SignalAll || w.has(rdma.SendSignaled)
+	q.cqe = abi.CQE{
+		WRID: w.wqe.WRID, Opcode: uint32(w.op.wc), ByteLen: w.length,
+		QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
+	}
+	if w.op.kind == kindSend {
+		q.host.Count(CountRDMASends, 1)
+	}
+	q.popHead()
+	if isSignaled {
+		q.releaseSlots()
+		q.cfg.SendCQ.Push(&q.cqe, false)
+	}
+}
+
+// popHead takes the oldest request off the books.
+func (q *QP) popHead() {
+	r := &q.send
+	r.wrs.pop()
+	r.popped++
+	r.cur = max(r.cur-1, 0)
+	q.stats.SendCompleted++
+}
+
+// releaseSlots gives entries of completed requests back. It runs before a completion is shown: who
+// sees it may post at once.
+func (q *QP) releaseSlots() {
+	r := &q.send
+	if r.popped > 0 {
+		r.ring.Release(r.popped)
+		r.popped = 0
+	}
+}
+
+// finishSent completes the requests of UC and UD whose last packet has left (IBTA 9.8.2, 9.8.3).
+func (q *QP) finishSent() {
+	if q.send.sent == 0 {
+		return
+	}
+	for q.send.sent > 0 {
+		q.send.sent--
+		q.completeHead()
+	}
+	q.releaseSlots()
+	q.noteDrained()
+}
+
+// failHead completes the oldest request with an error and puts the QP, or for UC and UD its send
+// queue, into error (IBTA 10.3.1, 10.10.2.4).
+func (q *QP) failHead(s rdma.WCStatus, v abi.Vendor) {
+	r := &q.send
+	if r.wrs.n == 0 {
+		return
+	}
+	w := r.wrs.at(0)
+	q.noteFailure(w, s, v)
+	q.cqe = abi.CQE{
+		WRID: w.wqe.WRID, Status: uint32(s), Opcode: uint32(w.op.wc), VendorErr: uint32(v),
+		QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
+	}
+	q.popHead()
+	q.releaseSlots()
+	q.cfg.SendCQ.Push(&q.cqe, true)
+	if q.isRC() {
+		q.enterError()
+	} else {
+		q.enterSendError()
+	}
+}
+
+// noteFailure hands people the evidence of a failed request.
+func (q *QP) noteFailure(w *sendWR, s rdma.WCStatus, v abi.Vendor) {
+	c := Cause{
+		Status: s, Vendor: v, WRID: w.wqe.WRID, PSN: q.send.una, Fault: w.fault,
+		Retries: max(q.send.retry.retries, q.send.retry.rnrTries),
+	}
+	if v&0xff == abi.VendorNak {
+		c.Syndrome = uint8(v >> 8)
+	}
+	switch {
+	case w.fault != mem.FaultNone && int(w.bad) < len(w.list()):
+		x := w.list()[w.bad]
+		c.Key, c.Addr, c.Length = rdma.Key(x.LKey), x.Addr, uint64(x.Length)
+	case w.op.kind != kindSend:
+		c.Key, c.Addr, c.Length = rdma.Key(w.wqe.RKey), w.wqe.RemoteAddr, uint64(w.length)
+	}
+	q.host.Note(q, c)
+}
+
+// completeReceive completes a receive with success and the fields that e holds already.
+func (q *QP) completeReceive(isSolicited bool) {
+	e := &q.cqe
+	e.WRID = q.recv.wr.WRID
+	e.QPNum = uint32(q.cfg.QPN)
+	e.PKeyIndex = q.attr.PKeyIndex
+	e.Timestamp = uint64(q.now)
+	q.recv.hasWR = false
+	q.stats.RecvCompleted++
+	q.host.Count(CountRDMARecvs, 1)
+	q.cfg.RecvCQ.Push(e, isSolicited)
+}
+
+// failReceive completes the receive in use, if there is one, with an error.
+func (q *QP) failReceive(s rdma.WCStatus, v abi.Vendor) bool {
+	if !q.recv.hasWR {
+		return false
+	}
+	q.recv.hasWR = false
+	q.cqe = abi.CQE{
+		WRID: q.recv.wr.WRID, Status: uint32(s), Opcode: uint32(rdma.WCOpRecv),
+		VendorErr: uint32(v), QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
+	}
+	q.stats.RecvCompleted++
+	q.cfg.RecvCQ.Push(&q.cqe, true)
+	return true
+}

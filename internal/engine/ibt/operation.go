@@ -1,0 +1,109 @@
+package ibt
+
+import (
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
+)
+
+// kind is what a send work request does, as far as the requester treats it differently.
+type kind uint8
+
+const (
+	kindNone kind = iota
+	kindSend
+	kindWrite
+	kindRead
+	kindAtomic
+)
+
+// operation is a row of the table of send work request opcodes.
+type operation struct {
+	kind  kind
+	wc    rdma.WCOpcode
+	types qpTypes
+	// Opcodes without the bits of the service. Only stands for the packets that are alone by nature.
+	first, middle, last, only ib.Opcode
+	// takesReceive says that the peer needs a receive for it (IBTA 9.7.7.2: end-to-end credits).
+	takesReceive bool
+}
+
+// qpTypes is a set of rdma.QPType.
+type qpTypes uint32
+
+func typeSet(types ...rdma.QPType) qpTypes {
+	var s qpTypes
+	for _, t := range types {
+		s |= 1 << t
+	}
+	return s
+}
+
+func (s qpTypes) has(t rdma.QPType) bool { return s>>t&1 != 0 }
+
+var (
+	typesReliable  = typeSet(rdma.QPTypeRC, rdma.QPTypeXRCSend)
+	typesConnected = typesReliable | typeSet(rdma.QPTypeUC)
+	typesAny       = typesConnected | typeSet(rdma.QPTypeUD)
+)
+
+// operations is indexed by rdma.WROpcode (IBTA 10.8.2 and table 38); a row without a kind is an
+// operation that no queue pair here has.
+//
+//tidy:table
+var operations = [...]operation{
+	rdma.WRWrite: {
+		kind: kindWrite, wc: rdma.WCOpWrite, types: typesConnected,
+		first: ib.RCWriteFirst, middle: ib.RCWriteMiddle, last: ib.RCWriteLast, only: ib.RCWriteOnly,
+	},
+	rdma.WRWriteWithImm: {
+		kind: kindWrite, wc: rdma.WCOpWrite, types: typesConnected, takesReceive: true,
+		first: ib.RCWriteFirst, middle: ib.RCWriteMiddle,
+		last: ib.RCWriteLastImm, only: ib.RCWriteOnlyImm,
+	},
+	rdma.WRSend: {
+		kind: kindSend, wc: rdma.WCOpSend, types: typesAny, takesReceive: true,
+		first: ib.RCSendFirst, middle: ib.RCSendMiddle, last: ib.RCSendLast, only: ib.RCSendOnly,
+	},
+	rdma.WRSendWithImm: {
+		kind: kindSend, wc: rdma.WCOpSend, types: typesAny, takesReceive: true,
+		first: ib.RCSendFirst, middle: ib.RCSendMiddle,
+		last: ib.RCSendLastImm, only: ib.RCSendOnlyImm,
+	},
+	rdma.WRSendWithInv: {
+		kind: kindSend, wc: rdma.WCOpSend, types: typesReliable, takesReceive: true,
+		first: ib.RCSendFirst, middle: ib.RCSendMiddle,
+		last: ib.RCSendLastInv, only: ib.RCSendOnlyInv,
+	},
+	rdma.WRRead: {
+		kind: kindRead, wc: rdma.WCOpRead, types: typesReliable, only: ib.RCReadRequest,
+	},
+	rdma.WRCompareSwap: {
+		kind: kindAtomic, wc: rdma.WCOpCompareSwap, types: typesReliable, only: ib.RCCompareSwap,
+	},
+	rdma.WRFetchAdd: {
+		kind: kindAtomic, wc: rdma.WCOpFetchAdd, types: typesReliable, only: ib.RCFetchAdd,
+	},
+}
+
+var noOperation operation
+
+// operationOf returns the row of an opcode; that of an unknown one has kind kindNone.
+func operationOf(code uint8) *operation {
+	if int(code) < len(operations) {
+		return &operations[code]
+	}
+	return &noOperation
+}
+
+// serviceBase returns the upper three bits of the opcodes that a type of QP sends (IBTA 9.2.1).
+func serviceBase(t rdma.QPType) ib.Opcode {
+	switch t {
+	case rdma.QPTypeUC:
+		return ib.UCSendFirst
+	case rdma.QPTypeUD:
+		return ib.UDSendOnly &^ 0x1f
+	case rdma.QPTypeXRCSend, rdma.QPTypeXRCRecv:
+		return ib.XRCSendFirst
+	}
+	return ib.RCSendFirst
+}

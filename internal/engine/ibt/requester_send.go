@@ -1,0 +1,213 @@
+package ibt
+
+import (
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
+)
+
+// sendPacket makes the packet for psn, which belongs to w, and moves on. It reports false when w
+// failed instead.
+func (q *QP) sendPacket(p *Packet, w *sendWR) bool {
+	r := &q.send
+	n := uint32(1)
+	switch w.op.kind {
+	case kindRead:
+		n = q.readPackets(w)
+		q.sendReadRequest(p, w, n)
+	case kindAtomic:
+		q.sendAtomicRequest(p, w)
+	default:
+		if !q.sendSegment(p, w, w.index(r.psn)) {
+			return false
+		}
+	}
+	if q.isRC() {
+		q.noteRequest(p, w, n)
+		return true
+	}
+	r.psn = r.psn.Add(1)
+	r.una, r.high = r.psn, r.psn
+	if r.psn == w.end() {
+		r.cur++
+		r.sent++
+	}
+	return true
+}
+
+// noteRequest keeps the books of a reliable packet that takes n PSNs: window, timers, requests for
+// acknowledges.
+func (q *QP) noteRequest(p *Packet, w *sendWR, n uint32) {
+	r := &q.send
+	if r.isFresh() {
+		if w.op.kind == kindRead || w.op.kind == kindAtomic {
+			*r.reads.push() = readRange{first: r.psn, packets: n}
+		}
+	} else {
+		q.stats.Retransmitted++
+	}
+	last := r.psn.Add(n)
+	r.sinceAck++
+	isFull := distance(r.una, last) >= r.window.size
+	if last == w.end() || isFull || r.sinceAck >= r.window.size/2 || r.isLimited(w) {
+		p.Headers.BTH.AckReq = true
+		r.sinceAck = 0
+	}
+	if r.isFresh() {
+		r.high = last
+		if p.Headers.BTH.AckReq {
+			r.window.time(r.psn, q.now)
+		}
+	}
+	r.psn = last
+	if r.psn == w.end() {
+		r.cur++
+	}
+	q.startTimers()
+}
+
+// startRequest fills what all request packets share (IBTA 9.2).
+func (q *QP) startRequest(p *Packet, op ib.Opcode, psn rdma.PSN) {
+	p.Address = q.attr.AV
+	p.Payload = nil
+	p.Headers.BTH = ib.BTH{
+		Opcode: q.base | op, PSN: psn, DestQPN: q.attr.DestQPN, PKey: q.attr.PKey, MigReq: true,
+	}
+}
+
+// sendSegment makes packet k of a SEND or WRITE (IBTA 9.4.1, 9.4.3).
+func (q *QP) sendSegment(p *Packet, w *sendWR, k uint32) bool {
+	off := k * q.mtu
+	n := min(q.mtu, w.length-off)
+	payload, f := q.payload(w, off, n)
+	if f != mem.FaultNone {
+		w.setFault(f)
+		return false
+	}
+	isFirst, isLast := k == 0, k+1 == w.packets
+	q.startRequest(p, w.op.at(isFirst, isLast), w.first.Add(k))
+	p.Payload = payload
+	p.Headers.BTH.PadCount = ib.PadCount(int(n))
+	if isFirst && w.op.kind == kindWrite {
+		p.Headers.RETH = ib.RETH{
+			VA: w.wqe.RemoteAddr, RKey: rdma.Key(w.wqe.RKey), Length: w.length,
+		}
+	}
+	if isLast {
+		p.Headers.BTH.Solicited = w.has(rdma.SendSolicited) && w.op.takesReceive
+		p.Headers.Imm = ib.ImmDt(w.wqe.ImmOrRKey)
+		p.Headers.Inv = ib.IETH(w.wqe.ImmOrRKey)
+	}
+	return !q.isUD() || q.addressDatagram(p, w)
+}
+
+// at returns the opcode for a place in the message.
+func (o *operation) at(isFirst, isLast bool) ib.Opcode {
+	switch {
+	case isFirst && isLast:
+		return o.only
+	case isFirst:
+		return o.first
+	case isLast:
+		return o.last
+	}
+	return o.middle
+}
+
+// addressDatagram adds what UD takes from the work request: destination and Q_Key. A controlled
+// Q_Key in it stands for the QP's own (IBTA 10.2.5).
+func (q *QP) addressDatagram(p *Packet, w *sendWR) bool {
+	ah := q.host.AddressHandle(w.wqe.AH, q.cfg.PD)
+	if ah == nil {
+		w.setFail(rdma.WCLocQPOpErr, abi.VendorAddressHandle)
+		return false
+	}
+	p.Address = *ah
+	key := rdma.QKey(w.wqe.RemoteQKey)
+	if key.IsControlled() {
+		key = q.attr.QKey
+	}
+	p.Headers.BTH.DestQPN = rdma.QPN(w.wqe.RemoteQPN) & rdma.QPNMask
+	p.Headers.DETH = ib.DETH{QKey: key, SrcQPN: q.cfg.QPN}
+	return true
+}
+
+// payload returns n bytes of a message from off on: the work request's own copy, the application's
+// memory by reference, or the NIC's scratch.
+func (q *QP) payload(w *sendWR, off, n uint32) ([]byte, mem.Fault) {
+	if n == 0 {
+		return nil, mem.FaultNone
+	}
+	if w.has(rdma.SendInline) {
+		return w.inline[off : off+n], mem.FaultNone
+	}
+	list := w.list()
+	b, f := q.table.ViewList(q.cfg.PD, list, uint64(off), uint64(n))
+	if b != nil || f != mem.FaultNone {
+		return b, f
+	}
+	return q.cfg.Scratch.gather(q.table, q.cfg.PD, &stretch{
+		serial: w.serial, list: list, off: uint64(off), n: uint64(n), total: uint64(w.length),
+	})
+}
+
+// readPackets returns how many response packets the next READ request of w asks for; 0 where it
+// had better wait for a wider window. A repeated request stays inside the range of the first time,
+// because that is what the responder remembers (IBTA 9.7.5.1.3).
+func (q *QP) readPackets(w *sendWR) uint32 {
+	r := &q.send
+	if w.op.kind != kindRead {
+		return 1
+	}
+	left := w.packets - w.index(r.psn)
+	if !r.isFresh() {
+		left = r.rangeLeft()
+	}
+	room := r.window.size - min(r.window.size, r.inFlight())
+	if left <= room {
+		return left
+	}
+	if room < r.window.size/2 {
+		return 0
+	}
+	return room
+}
+
+// rangeLeft returns what is left from psn on of the READ range that holds it.
+func (r *requester) rangeLeft() uint32 {
+	for i := range r.reads.n {
+		x := r.reads.at(i)
+		if at := distance(x.first, r.psn); at < x.packets {
+			return x.packets - at
+		}
+	}
+	return 1
+}
+
+func (q *QP) sendReadRequest(p *Packet, w *sendWR, n uint32) {
+	q.readRequest(p, w, q.send.psn, n)
+}
+
+// readRequest asks for n packets of a READ from the one with PSN psn on (IBTA 9.4.4).
+func (q *QP) readRequest(p *Packet, w *sendWR, psn rdma.PSN, n uint32) {
+	k := w.index(psn)
+	off := uint64(k) * uint64(q.mtu)
+	length := min(uint64(n)*uint64(q.mtu), uint64(w.length)-off)
+	q.startRequest(p, w.op.only, psn)
+	p.Headers.RETH = ib.RETH{
+		VA: w.wqe.RemoteAddr + off, RKey: rdma.Key(w.wqe.RKey), Length: uint32(length),
+	}
+}
+
+// sendAtomicRequest makes a CmpSwap or FetchAdd (IBTA 9.4.5).
+func (q *QP) sendAtomicRequest(p *Packet, w *sendWR) {
+	q.startRequest(p, w.op.only, w.first)
+	x := ib.AtomicETH{
+		VA: w.wqe.RemoteAddr, RKey: rdma.Key(w.wqe.RKey), SwapAdd: w.wqe.CompareAdd,
+	}
+	if w.op.wc == rdma.WCOpCompareSwap {
+		x.SwapAdd, x.Compare = w.wqe.Swap, w.wqe.CompareAdd
+	}
+	p.Headers.Atomic = x
+}

@@ -1,0 +1,222 @@
+package ibt
+
+import (
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
+)
+
+// responder is the receiving half: request packets change memory, consume receives, and are
+// answered.
+type responder struct {
+	expected rdma.PSN // of the next request packet
+	msn      rdma.MSN // messages completed
+	// ackPSN is the last request packet executed that is no READ or atomic; plain acknowledges
+	// carry it. One that carried the PSN of a READ would claim that its data have arrived.
+	ackPSN rdma.PSN
+
+	message message
+	// wr is the receive in use: of a message in progress, or left over from one that was dropped.
+	wr    RecvWR
+	hasWR bool
+	room  uint64 // bytes that its list takes
+
+	// resources are the READs and atomics that the peer may ask for again, oldest first, and those
+	// whose reply is in progress; active counts the latter and firstActive is at most the index
+	// of the first.
+	resources   deque[resource]
+	active      int
+	firstActive int
+
+	isAckDue bool
+	nak      pendingNak
+	// isNakSent: the gap before expected was reported, and packets after it are dropped until
+	// they begin anew: strayPSN is the last of them.
+	isNakSent bool
+	strayPSN  rdma.PSN
+	// isFailing: a request was refused for good. Nothing more is taken; once the replies that are
+	// due and the NAK have left, the QP is in error.
+	isFailing bool
+	isCommEst bool // the peer's first packet was reported
+
+	cause Cause // evidence of a refusal, while a request is executed
+}
+
+// message is the SEND or WRITE whose packets are arriving.
+type message struct {
+	kind kind // kindNone between messages
+	done uint64
+	reth ib.RETH // WRITE
+}
+
+// pendingNak waits for its place in the order of replies.
+type pendingNak struct {
+	isDue    bool
+	syndrome ib.Syndrome
+	psn      rdma.PSN
+}
+
+// verdict is what becomes of a request packet.
+type verdict uint8
+
+const (
+	verdictAccept      verdict = iota
+	verdictDrop                // silently
+	verdictNotReady            // no receive: receiver-not-ready NAK
+	verdictInvalid             // NAK invalid request
+	verdictAccess              // NAK remote access error
+	verdictOperational         // our application's receive is at fault: NAK remote operational error
+	verdictTooLong             // longer than the receive: NAK invalid request
+)
+
+func (r *responder) reset() {
+	r.restartAt(0)
+	r.hasWR = false
+	r.isCommEst = false
+}
+
+// restartAt expects p next and forgets the past.
+func (r *responder) restartAt(p rdma.PSN) {
+	r.expected, r.ackPSN = p, p.Add(rdma.PSNMask)
+	r.msn = 0
+	r.message = message{}
+	r.nak = pendingNak{}
+	r.isNakSent, r.isFailing = false, false
+	r.stop()
+}
+
+// stop drops the replies that are due, but for a NAK that says why.
+func (r *responder) stop() {
+	r.resources.cut(0)
+	r.active, r.firstActive = 0, 0
+	r.isAckDue = false
+	r.message = message{}
+}
+
+// handleRequest takes a request packet of RC or UC.
+func (q *QP) handleRequest(p *Packet, info *ib.OpcodeInfo) {
+	r := &q.recv
+	if r.isFailing {
+		q.host.Count(CountDroppedSilently, 1)
+		return
+	}
+	if q.state == rdma.QPStateRTR && !r.isCommEst {
+		r.isCommEst = true
+		q.host.Raise(q, rdma.EventCommEst)
+	}
+	if !q.isRC() {
+		q.handleUnreliable(p, info)
+		return
+	}
+	switch d := p.Headers.BTH.PSN.Sub(r.expected); {
+	case d > 0:
+		q.handleAhead(p)
+	case d < 0:
+		q.handleDuplicate(p, info)
+	default:
+		q.settle(p, info, q.execute(p, info))
+	}
+}
+
+// handleAhead reports a gap, once, and again only when the peer has gone back and lost the missing
+// packet a second time: its packets begin anew then (IBTA 9.7.5.2.3).
+func (q *QP) handleAhead(p *Packet) {
+	r := &q.recv
+	psn := p.Headers.BTH.PSN
+	q.host.Count(CountOutOfSequence, 1)
+	isNew := !r.isNakSent || psn.LessEq(r.strayPSN) && r.nak.syndrome.Kind() == ib.SyndromeNAK
+	r.strayPSN = psn
+	if isNew {
+		r.isNakSent = true
+		r.nak = pendingNak{isDue: true, syndrome: ib.NAK(ib.NAKSequence), psn: r.expected}
+	}
+}
+
+// settle does what the verdict on the expected packet asks for.
+func (q *QP) settle(p *Packet, info *ib.OpcodeInfo, v verdict) {
+	r := &q.recv
+	switch v {
+	case verdictAccept:
+		r.isNakSent, r.nak.isDue = false, false
+		if info.Operation == ib.OperationSend || info.Operation == ib.OperationWrite {
+			r.ackPSN = r.expected
+			r.expected = r.expected.Add(1)
+			r.isAckDue = r.isAckDue || p.Headers.BTH.AckReq
+			if info.Position == ib.Last || info.Position == ib.Only {
+				r.msn = r.msn.Add(1)
+			}
+		}
+	case verdictNotReady:
+		r.isNakSent = true
+		r.nak = pendingNak{
+			isDue: true, syndrome: ib.RNRNAK(ib.RNRTimer(q.attr.MinRNRTimer)), psn: r.expected,
+		}
+	case verdictDrop:
+		q.host.Count(CountDroppedSilently, 1)
+	default:
+		q.refuse(p, v)
+	}
+}
+
+// refuse answers a request that cannot be executed: a NAK, an error in the receive where one was
+// in use and an asynchronous event where not, and the error state (IBTA 9.9.3, 10.10.2.3).
+func (q *QP) refuse(p *Packet, v verdict) {
+	r := &q.recv
+	code, status, event := ib.NAKInvalidRequest, rdma.WCRemInvReqErr, rdma.EventQPReqErr
+	switch v {
+	case verdictAccess:
+		code, status, event = ib.NAKRemoteAccess, rdma.WCRemAccessErr, rdma.EventQPAccessErr
+	case verdictOperational:
+		code, status, event = ib.NAKRemoteOp, rdma.WCLocProtErr, rdma.EventQPFatal
+	case verdictTooLong:
+		status = rdma.WCLocLenErr
+	}
+	q.noteRefusal(p, status, ib.NAK(code))
+	if !q.failReceive(status, r.cause.Vendor) {
+		q.host.Raise(q, event)
+	}
+	if !q.isRC() {
+		q.enterError()
+		return
+	}
+	r.isFailing = true
+	r.isAckDue = false
+	r.nak = pendingNak{isDue: true, syndrome: ib.NAK(code), psn: p.Headers.BTH.PSN}
+}
+
+// noteRefusal completes the evidence and hands it to people.
+func (q *QP) noteRefusal(p *Packet, s rdma.WCStatus, syndrome ib.Syndrome) {
+	c := &q.recv.cause
+	c.Status, c.Syndrome, c.IsResponder = s, uint8(syndrome), true
+	c.PSN = p.Headers.BTH.PSN
+	if q.recv.hasWR {
+		c.WRID = q.recv.wr.WRID
+	}
+	q.host.Note(q, *c)
+}
+
+// takeReceive makes sure that a receive is in use.
+func (q *QP) takeReceive() verdict {
+	r := &q.recv
+	if r.hasWR {
+		return verdictAccept
+	}
+	if q.cfg.RQ == nil {
+		return verdictInvalid
+	}
+	switch q.cfg.RQ.Take(&r.wr) {
+	case TakeEmpty:
+		q.host.Count(CountResourceMissing, 1)
+		return verdictNotReady
+	case TakeMalformed:
+		r.hasWR = true
+		q.stats.RecvTaken++
+		r.cause.Vendor = abi.VendorBadWQE
+		return verdictOperational
+	}
+	r.hasWR = true
+	q.stats.RecvTaken++
+	r.room = mem.ListBytes(r.wr.List)
+	return verdictAccept
+}

@@ -1,0 +1,244 @@
+package ibt
+
+import (
+	"time"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
+)
+
+const (
+	// ackTimeoutMin is the shortest local ACK timeout in use. IBTA 9.7.6.1.3 lets a timer run up to
+	// four times its nominal length and adds the adapter's own delay, which here is a time slice.
+	ackTimeoutMin = 4 * time.Millisecond
+	// unreachableWait is how long a peer without a NIC gets to come back, per retry.
+	unreachableWait = time.Millisecond
+	// probeMin and probesMax bound the probes for a lost tail.
+	probeMin  = time.Millisecond
+	probesMax = 5
+	// rnrRetryForever is the rnr_retry that never ends (IBTA 9.7.5.2.8).
+	rnrRetryForever = 7
+)
+
+// retryState is what the requester remembers about trouble. Progress clears it.
+type retryState struct {
+	retries  uint32 // against retry_cnt
+	rnrTries uint32 // against rnr_retry
+	probes   uint32
+	// isProbing: the next packet is a probe.
+	isProbing bool
+	// isUnreachable: an ICMP message says that nobody listens at the peer.
+	isUnreachable bool
+	// wentBack says that the sender has gone back since the last progress, at wentBackAt, and
+	// strayPSN is the last answer that came out of turn since.
+	wentBack   bool
+	wentBackAt clock.Time
+	strayPSN   rdma.PSN
+
+	ackDeadline   clock.Time // local ACK timeout (IBTA 9.7.6.1.3)
+	rnrDeadline   clock.Time // end of a receiver-not-ready wait
+	probeDeadline clock.Time
+}
+
+func (s *retryState) reset() {
+	*s = retryState{
+		ackDeadline: clock.Never, rnrDeadline: clock.Never, probeDeadline: clock.Never,
+	}
+}
+
+func (s *retryState) isWaiting() bool { return s.rnrDeadline != clock.Never }
+
+// ackTimeout returns the local ACK timeout, or 0 for none.
+func (q *QP) ackTimeout() time.Duration {
+	if q.attr.Timeout == 0 {
+		return 0
+	}
+	return max(4096*time.Nanosecond<<(q.attr.Timeout&0x1f), ackTimeoutMin)
+}
+
+// startTimers starts the timers that are not running, after a packet was sent.
+func (q *QP) startTimers() {
+	s := &q.send.retry
+	t := q.ackTimeout()
+	if t == 0 {
+		return
+	}
+	if s.ackDeadline == clock.Never {
+		s.ackDeadline = q.now.Add(t)
+	}
+	// The probe waits for silence after the last packet.
+	q.startProbeTimer(t)
+}
+
+// startProbeTimer plans the question whether the last packet has arrived, well before the timeout
+// t: where it has not, nobody else would notice soon.
+func (q *QP) startProbeTimer(t time.Duration) {
+	s := &q.send.retry
+	wait := max(probeMin, 2*q.send.window.rtt) << s.probes
+	if q.send.window.rtt == 0 {
+		wait = max(wait, 10*time.Millisecond)
+	}
+	s.probeDeadline = clock.Never
+	if s.probes < probesMax && wait < t/2 {
+		s.probeDeadline = q.now.Add(wait)
+	}
+}
+
+// noteProgress clears the memory of trouble after una has moved, and restarts the timers.
+func (q *QP) noteProgress() {
+	r := &q.send
+	s := &r.retry
+	s.reset()
+	r.isStalled = false
+	if r.una == r.high {
+		return
+	}
+	if t := q.ackTimeout(); t != 0 {
+		s.ackDeadline = q.now.Add(t)
+		q.startProbeTimer(t)
+	}
+}
+
+// goBack sends again from una on (IBTA 9.7.3.1). una lies in the first request.
+func (q *QP) goBack() {
+	r := &q.send
+	s := &r.retry
+	r.psn, r.cur = r.una, 0
+	r.window.isTiming = false
+	r.isStalled = false
+	s.wentBack, s.wentBackAt = true, q.now
+	s.ackDeadline, s.probeDeadline, s.isProbing = clock.Never, clock.Never, false
+	q.startTimers()
+}
+
+// retry goes back, or fails the oldest request when retry_cnt is used up (IBTA 9.9.2.4.2).
+func (q *QP) retry(v abi.Vendor) {
+	r := &q.send
+	if r.wrs.n == 0 {
+		return
+	}
+	r.retry.retries++
+	q.stats.Retries++
+	if r.retry.retries > uint32(q.attr.RetryCnt) {
+		if r.retry.isUnreachable {
+			v = abi.VendorNoNIC
+		}
+		q.host.Count(CountRetryExceeded, 1)
+		q.failHead(rdma.WCRetryExcErr, v)
+		return
+	}
+	q.goBack()
+}
+
+// HandleTimeout does what is due at now.
+func (q *QP) HandleTimeout(now clock.Time) {
+	q.now = now
+	s := &q.send.retry
+	if !q.canRequest() {
+		return
+	}
+	if s.rnrDeadline <= now {
+		s.rnrDeadline = clock.Never
+		q.goBack()
+	}
+	if s.ackDeadline <= now {
+		q.handleAckTimeout()
+	}
+	if s.probeDeadline <= now {
+		s.probeDeadline = clock.Never
+		s.isProbing = q.send.isFresh()
+		s.probes++
+		q.send.isStalled = false
+	}
+}
+
+func (q *QP) handleAckTimeout() {
+	r := &q.send
+	r.retry.ackDeadline = clock.Never
+	if r.una == r.high {
+		return
+	}
+	q.host.Count(CountAckTimeout, 1)
+	q.stats.Timeouts++
+	r.window.collapse(r.high)
+	q.retry(abi.VendorAckTimeout)
+}
+
+// PollTimeout returns when HandleTimeout is due, clock.Never for not at all.
+func (q *QP) PollTimeout() clock.Time {
+	if !q.canRequest() {
+		return clock.Never
+	}
+	s := &q.send.retry
+	return min(s.ackDeadline, s.rnrDeadline, s.probeDeadline)
+}
+
+// HandleUnreachable takes the news that nobody listens at the peer's address. It may be a NIC that
+// starts again, so the retries are spent, but quickly.
+func (q *QP) HandleUnreachable(now clock.Time) {
+	q.now = now
+	r := &q.send
+	if !q.isRC() || !q.canRequest() || r.una == r.high || r.retry.isWaiting() {
+		return
+	}
+	r.retry.isUnreachable = true
+	r.retry.ackDeadline = min(r.retry.ackDeadline, now.Add(unreachableWait))
+}
+
+// waitForReceiver begins the wait that a receiver-not-ready NAK asks for.
+func (q *QP) waitForReceiver(t ib.RNRTimer) {
+	r := &q.send
+	s := &r.retry
+	if s.isWaiting() {
+		return
+	}
+	s.rnrTries++
+	if q.attr.RNRRetry < rnrRetryForever && s.rnrTries > uint32(q.attr.RNRRetry) {
+		q.host.Count(CountRNRExceeded, 1)
+		q.failHead(rdma.WCRNRRetryExcErr, abi.VendorRNR)
+		return
+	}
+	// Waiting longer than asked is always right; much shorter waits only starve the receiver.
+	wait := max(t.Duration(), limits.RetransmitInterval)
+	s.ackDeadline, s.probeDeadline, s.isProbing = clock.Never, clock.Never, false
+	s.rnrDeadline = q.now.Add(wait)
+}
+
+// sendProbe sends the last packet once more, asking for an answer: an acknowledge when all has
+// arrived, a sequence NAK when not. It costs nothing of retry_cnt.
+func (q *QP) sendProbe(p *Packet) bool {
+	r := &q.send
+	last := r.high.Add(rdma.PSNMask) // high−1
+	w := q.findWR(last)
+	if r.una == r.high || w == nil || w.fail != rdma.WCSuccess {
+		return false
+	}
+	switch w.op.kind {
+	case kindRead:
+		q.readRequest(p, w, last, 1)
+	case kindAtomic:
+		q.sendAtomicRequest(p, w)
+	default:
+		if !q.sendSegment(p, w, w.index(last)) {
+			return false
+		}
+		p.Headers.BTH.AckReq = true
+	}
+	q.stats.Probes++
+	q.startTimers()
+	return true
+}
+
+// findWR returns the request that an outstanding PSN belongs to.
+func (q *QP) findWR(p rdma.PSN) *sendWR {
+	r := &q.send
+	for i := range r.wrs.n {
+		if w := r.wrs.at(i); w.index(p) < w.packets {
+			return w
+		}
+	}
+	return nil
+}
