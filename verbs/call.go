@@ -1,0 +1,92 @@
+package verbs
+
+import (
+	"errors"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/ctl"
+	"golang.org/x/sys/unix"
+)
+
+// request is one control request. op says in an error what was tried.
+type request struct {
+	op   string
+	code abi.Op
+	body []byte
+	send []int // descriptors that go with it; they stay the caller's
+	fds  int   // descriptors that the reply must bring
+}
+
+// exchange sends a request and returns its reply, whose descriptors the caller owns.
+func (c *Context) exchange(r request) (*ctl.Message, error) {
+	msg, err := c.client.Do(r.code, r.body, r.send...)
+	if err != nil {
+		return nil, c.explain(r.op, err)
+	}
+	if len(msg.FDs) != r.fds {
+		msg.CloseFDs()
+		return nil, c.explain(r.op, ctl.ErrMalformed)
+	}
+	return msg, nil
+}
+
+// call is exchange for a reply that is one structure; struct{} for an empty one.
+func call[Rsp any](c *Context, r request) (rsp Rsp, fds []int, err error) {
+	msg, err := c.exchange(r)
+	if err != nil {
+		return rsp, nil, err
+	}
+	if !ctl.Decode(msg.Body, &rsp) {
+		msg.CloseFDs()
+		return rsp, nil, c.explain(r.op, ctl.ErrMalformed)
+	}
+	return rsp, msg.FDs, nil
+}
+
+// callList is call for a reply that is an array.
+func callList[T any](c *Context, r request) ([]T, error) {
+	msg, err := c.exchange(r)
+	if err != nil {
+		return nil, err
+	}
+	list, ok := ctl.DecodeList[T](msg.Body)
+	if !ok {
+		return nil, c.explain(r.op, ctl.ErrMalformed)
+	}
+	return list, nil
+}
+
+// destroy asks for the end of an object. With a NIC that is gone the object is, too.
+func (c *Context) destroy(op string, code abi.Op, handle uint32) error {
+	req := abi.HandleMsg{Handle: handle}
+	_, err := c.exchange(request{op: op, code: code, body: ctl.Bytes(&req)})
+	if errors.Is(err, ErrDeviceFatal) || errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// explain makes an error of ours from one of the control connection.
+func (c *Context) explain(op string, err error) error {
+	var refused *ctl.Error
+	if errors.As(err, &refused) {
+		return refuse(op, refused.Refusal)
+	}
+	if !errors.Is(err, ctl.ErrGone) {
+		return &OpError{Op: op, Err: err}
+	}
+	c.mu.Lock()
+	closed := c.closed
+	c.mu.Unlock()
+	if closed {
+		return &OpError{Op: op, Err: ErrClosed}
+	}
+	c.die()
+	return &OpError{Op: op, Err: ErrDeviceFatal}
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}

@@ -1,0 +1,99 @@
+package verbs
+
+import (
+	"sync"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/ctl"
+	"github.com/softrnic/softrnic/internal/ring"
+	"github.com/softrnic/softrnic/internal/shm"
+)
+
+// SRQConfig describes a shared receive queue. Zero sizes mean 128 work requests and 4 entries.
+type SRQConfig struct {
+	MaxWR, MaxSGE int
+	// Limit raises EventSRQLimitReached once when fewer receives are left; 0 is off.
+	Limit int
+}
+
+// SRQ is a receive queue that several queue pairs share.
+type SRQ struct {
+	pd     *PD
+	handle uint32
+	rq     recvQueue
+
+	mu     sync.Mutex
+	closed bool        // guarded by mu
+	memory *shm.Memory // guarded by mu
+}
+
+// srqAttrLimit is IBV_SRQ_LIMIT.
+const srqAttrLimit = 2
+
+// CreateSRQ makes a shared receive queue.
+func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
+	const op = "create shared receive queue"
+	req := abi.CreateSRQReq{
+		PD: p.handle, MaxWR: orDefault(cfg.MaxWR, defaultWR),
+		MaxSGE: orDefault(cfg.MaxSGE, defaultSGE), Limit: clampUint32(cfg.Limit),
+	}
+	rsp, fds, err := call[abi.CreateSRQRsp](p.ctx, request{
+		op: op, code: abi.OpCreateSRQ, body: ctl.Bytes(&req), fds: 1,
+	})
+	if err != nil {
+		return nil, err
+	}
+	memory, err := shm.Open(fds[0], int(rsp.Bytes), true)
+	if err != nil {
+		_ = p.ctx.destroy(op, abi.OpDestroySRQ, rsp.Handle)
+		return nil, &OpError{Op: op, Err: err}
+	}
+	s := &SRQ{pd: p, handle: rsp.Handle, memory: memory}
+	m := memory.Bytes()
+	s.rq.ctx, s.rq.maxSGE = p.ctx, int(rsp.MaxSGE)
+	s.rq.ring = ring.NewProducer(m[rsp.Offset:],
+		ring.Geometry{Entries: rsp.Entries, Stride: rsp.Stride},
+		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
+	if !p.ctx.adopt(s) {
+		s.release()
+		return nil, ErrClosed
+	}
+	return s, nil
+}
+
+// PostRecv posts receive work requests in order, and returns as QP.PostSend does.
+func (s *SRQ) PostRecv(wrs ...RecvWR) (int, error) { return s.rq.post(wrs) }
+
+// SetLimit arms EventSRQLimitReached: it comes once, when fewer than n receives are left.
+func (s *SRQ) SetLimit(n int) error {
+	req := abi.SRQAttr{Handle: s.handle, Mask: srqAttrLimit, Limit: clampUint32(n)}
+	_, _, err := call[abi.SRQAttr](s.pd.ctx, request{
+		op: "modify shared receive queue", code: abi.OpModifySRQ, body: ctl.Bytes(&req),
+	})
+	return err
+}
+
+// Close destroys the queue. It is refused (EBUSY) while a queue pair uses it.
+func (s *SRQ) Close() error {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	err := s.pd.ctx.destroy("destroy shared receive queue", abi.OpDestroySRQ, s.handle)
+	if err != nil {
+		return err
+	}
+	s.pd.ctx.disown(s)
+	s.release()
+	return nil
+}
+
+func (s *SRQ) release() {
+	s.rq.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.memory.Release()
+}

@@ -1,0 +1,207 @@
+package verbs
+
+import "github.com/softrnic/softrnic/internal/rdma"
+
+// The vocabulary is that of the NIC itself.
+type (
+	// Access says what may be done to a memory region or by a QP's peer.
+	Access = rdma.Access
+	// EventType is an asynchronous event.
+	EventType = rdma.EventType
+	// GID is an address of a port: on RoCE v2 an IPv6 address or an IPv4-mapped one.
+	GID = rdma.GID
+	// GIDType says how packets with a GID are framed.
+	GIDType = rdma.GIDType
+	// GUID is an EUI-64.
+	GUID = rdma.GUID
+	// Key is a local or remote key of a memory region.
+	Key = rdma.Key
+	// LID is a local identifier of an InfiniBand subnet; 0 on Ethernet.
+	LID = rdma.LID
+	// MTU is a path MTU by its code; Bytes gives the number.
+	MTU = rdma.MTU
+	// PKey is a partition key.
+	PKey = rdma.PKey
+	// PortState is a port's logical state.
+	PortState = rdma.PortState
+	// PSN is a 24-bit packet sequence number.
+	PSN = rdma.PSN
+	// QKey is the queue key that datagrams carry.
+	QKey = rdma.QKey
+	// QPAttrMask says which attributes a Modify carries.
+	QPAttrMask = rdma.QPAttrMask
+	// QPN is a 24-bit queue pair number.
+	QPN = rdma.QPN
+	// QPState is a queue pair's state.
+	QPState = rdma.QPState
+	// QPType is a queue pair's transport service.
+	QPType = rdma.QPType
+	// Refusal is the NIC's answer to a verb that it cannot grant.
+	Refusal = rdma.Refusal
+	// SendFlags modify a send work request.
+	SendFlags = rdma.SendFlags
+	// WCFlags say which fields of a completion are valid.
+	WCFlags = rdma.WCFlags
+	// WCOpcode says what completed.
+	WCOpcode = rdma.WCOpcode
+	// WCStatus is a completion's status.
+	WCStatus = rdma.WCStatus
+	// WROpcode is the operation of a send work request.
+	WROpcode = rdma.WROpcode
+)
+
+// Access rights. A region can always be read locally.
+const (
+	AccessLocalWrite   = rdma.AccessLocalWrite
+	AccessRemoteWrite  = rdma.AccessRemoteWrite
+	AccessRemoteRead   = rdma.AccessRemoteRead
+	AccessRemoteAtomic = rdma.AccessRemoteAtomic
+	// AccessAll grants a peer all it can ask for.
+	AccessAll = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
+)
+
+// Queue pair types.
+const (
+	QPTypeRC = rdma.QPTypeRC
+	QPTypeUC = rdma.QPTypeUC
+	QPTypeUD = rdma.QPTypeUD
+)
+
+// Queue pair states.
+const (
+	QPStateReset = rdma.QPStateReset
+	QPStateInit  = rdma.QPStateInit
+	QPStateRTR   = rdma.QPStateRTR
+	QPStateRTS   = rdma.QPStateRTS
+	QPStateSQD   = rdma.QPStateSQD
+	QPStateSQE   = rdma.QPStateSQE
+	QPStateError = rdma.QPStateError
+)
+
+// Attribute mask bits of QP.Modify.
+const (
+	QPAttrState            = rdma.QPAttrState
+	QPAttrCurState         = rdma.QPAttrCurState
+	QPAttrEnSQDAsyncNotify = rdma.QPAttrEnSQDAsyncNotify
+	QPAttrAccessFlags      = rdma.QPAttrAccessFlags
+	QPAttrPKeyIndex        = rdma.QPAttrPKeyIndex
+	QPAttrPort             = rdma.QPAttrPort
+	QPAttrQKey             = rdma.QPAttrQKey
+	QPAttrAV               = rdma.QPAttrAV
+	QPAttrPathMTU          = rdma.QPAttrPathMTU
+	QPAttrTimeout          = rdma.QPAttrTimeout
+	QPAttrRetryCnt         = rdma.QPAttrRetryCnt
+	QPAttrRNRRetry         = rdma.QPAttrRNRRetry
+	QPAttrRQPSN            = rdma.QPAttrRQPSN
+	QPAttrMaxQPRdAtomic    = rdma.QPAttrMaxQPRdAtomic
+	QPAttrMinRNRTimer      = rdma.QPAttrMinRNRTimer
+	QPAttrSQPSN            = rdma.QPAttrSQPSN
+	QPAttrMaxDestRdAtomic  = rdma.QPAttrMaxDestRdAtomic
+	QPAttrDestQPN          = rdma.QPAttrDestQPN
+)
+
+// Operations of a send work request.
+const (
+	WRWrite        = rdma.WRWrite
+	WRWriteWithImm = rdma.WRWriteWithImm
+	WRSend         = rdma.WRSend
+	WRSendWithImm  = rdma.WRSendWithImm
+	WRRead         = rdma.WRRead
+	WRCompareSwap  = rdma.WRCompareSwap
+	WRFetchAdd     = rdma.WRFetchAdd
+	WRSendWithInv  = rdma.WRSendWithInv
+	// WRLocalInvalidate invalidates a key of this side.
+	WRLocalInvalidate = rdma.WRLocalInvalidate
+)
+
+// Send flags. Inline data needs no flag: see SendWR.Inline.
+const (
+	// SendFence starts the request only after all READs and atomics before it.
+	SendFence = rdma.SendFence
+	// SendSignaled asks for a completion also in case of success.
+	SendSignaled = rdma.SendSignaled
+	// SendSolicited raises the peer's completion event even if it asked for solicited ones only.
+	SendSolicited = rdma.SendSolicited
+)
+
+// Completion statuses (IBTA 11.6.2).
+const (
+	WCSuccess        = rdma.WCSuccess
+	WCLocLenErr      = rdma.WCLocLenErr
+	WCLocQPOpErr     = rdma.WCLocQPOpErr
+	WCLocProtErr     = rdma.WCLocProtErr
+	WCWRFlushErr     = rdma.WCWRFlushErr
+	WCMWBindErr      = rdma.WCMWBindErr
+	WCBadRespErr     = rdma.WCBadRespErr
+	WCLocAccessErr   = rdma.WCLocAccessErr
+	WCRemInvReqErr   = rdma.WCRemInvReqErr
+	WCRemAccessErr   = rdma.WCRemAccessErr
+	WCRemOpErr       = rdma.WCRemOpErr
+	WCRetryExcErr    = rdma.WCRetryExcErr
+	WCRNRRetryExcErr = rdma.WCRNRRetryExcErr
+	WCRemAbortErr    = rdma.WCRemAbortErr
+	WCFatalErr       = rdma.WCFatalErr
+	WCGeneralErr     = rdma.WCGeneralErr
+)
+
+// Completion opcodes.
+const (
+	WCOpSend            = rdma.WCOpSend
+	WCOpWrite           = rdma.WCOpWrite
+	WCOpRead            = rdma.WCOpRead
+	WCOpCompareSwap     = rdma.WCOpCompareSwap
+	WCOpFetchAdd        = rdma.WCOpFetchAdd
+	WCOpLocalInvalidate = rdma.WCOpLocalInvalidate
+	WCOpRecv            = rdma.WCOpRecv
+	WCOpRecvWriteImm    = rdma.WCOpRecvWriteImm
+)
+
+// Completion flags.
+const (
+	// WCGRH says that the first 40 bytes of a datagram's buffer hold its network header.
+	WCGRH = rdma.WCGRH
+	// WCWithImm says that Imm is valid.
+	WCWithImm = rdma.WCWithImm
+	// WCWithInv says that InvalidatedKey is valid.
+	WCWithInv = rdma.WCWithInv
+)
+
+// Asynchronous events.
+const (
+	EventCQErr            = rdma.EventCQErr
+	EventQPFatal          = rdma.EventQPFatal
+	EventQPReqErr         = rdma.EventQPReqErr
+	EventQPAccessErr      = rdma.EventQPAccessErr
+	EventCommEst          = rdma.EventCommEst
+	EventSQDrained        = rdma.EventSQDrained
+	EventDeviceFatal      = rdma.EventDeviceFatal
+	EventPortActive       = rdma.EventPortActive
+	EventPortErr          = rdma.EventPortErr
+	EventSRQErr           = rdma.EventSRQErr
+	EventSRQLimitReached  = rdma.EventSRQLimitReached
+	EventQPLastWQEReached = rdma.EventQPLastWQEReached
+	EventGIDChange        = rdma.EventGIDChange
+)
+
+// Path MTUs.
+const (
+	MTU256  = rdma.MTU256
+	MTU512  = rdma.MTU512
+	MTU1024 = rdma.MTU1024
+	MTU2048 = rdma.MTU2048
+	MTU4096 = rdma.MTU4096
+)
+
+// Port states and GID types.
+const (
+	PortDown   = rdma.PortDown
+	PortActive = rdma.PortActive
+
+	GIDTypeIB     = rdma.GIDTypeIB
+	GIDTypeRoCEv1 = rdma.GIDTypeRoCEv1
+	GIDTypeRoCEv2 = rdma.GIDTypeRoCEv2
+)
+
+// GRHBytes is the room that a datagram's network header takes at the start of its receive buffer
+// (IBTA 11.4.1.2).
+const GRHBytes = 40
