@@ -32,6 +32,7 @@ type fakeNIC struct {
 	qps    map[uint32]*fakeQP
 	refuse map[abi.Op]*rdma.Refusal
 	asked  map[abi.Op]int
+	mrs    map[uint32]fakeRegion
 	ended  chan struct{}
 }
 
@@ -58,7 +59,7 @@ func newFakeNIC(t *testing.T) *fakeNIC {
 	n := &fakeNIC{
 		t: t, lane: lane, kicks: -1, async: -1, pipes: map[uint32]int{}, cqs: map[uint32]*fakeCQ{},
 		qps: map[uint32]*fakeQP{}, refuse: map[abi.Op]*rdma.Refusal{}, asked: map[abi.Op]int{},
-		ended: make(chan struct{}),
+		mrs: map[uint32]fakeRegion{}, ended: make(chan struct{}),
 	}
 	t.Cleanup(func() {
 		n.kill()
@@ -155,6 +156,10 @@ func (n *fakeNIC) answer(m *ctl.Message) (reply ctl.Message, passed []int) {
 	case abi.OpAllocPD:
 		return ctl.Message{Body: ctl.Bytes(&abi.HandleMsg{Handle: n.next})}, nil
 	case abi.OpRegMR:
+		var req regMR
+		if ctl.Decode(m.Body, &req) {
+			n.mrs[n.next] = inspectRegion(m.FDs, req.Segment)
+		}
 		rsp := abi.RegMRRsp{Handle: n.next, LKey: n.next << 8, RKey: n.next << 8}
 		return ctl.Message{Body: ctl.Bytes(&rsp)}, nil
 	case abi.OpCreateCompChannel:
@@ -257,6 +262,13 @@ func (n *fakeNIC) qp(q *QP) *fakeQP {
 	return n.qps[q.handle]
 }
 
+func (n *fakeNIC) region(r *MR) (fakeRegion, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	got, ok := n.mrs[r.handle]
+	return got, ok
+}
+
 func (n *fakeNIC) count(op abi.Op) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -267,6 +279,11 @@ func (n *fakeNIC) count(op abi.Op) int {
 func openFake(t *testing.T) (*fakeNIC, *Context) {
 	t.Helper()
 	n := newFakeNIC(t)
+	return n, openOn(t, n)
+}
+
+func openOn(t *testing.T, n *fakeNIC) *Context {
+	t.Helper()
 	c, err := Open(t.Context(), "", WithConnector(n))
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +293,7 @@ func openFake(t *testing.T) (*fakeNIC, *Context) {
 			t.Errorf("close: %v", err)
 		}
 	})
-	return n, c
+	return c
 }
 
 // rig is a context with one of everything.
@@ -290,7 +307,12 @@ type rig struct {
 
 func newRig(t *testing.T, cfg QPConfig) *rig {
 	t.Helper()
-	n, c := openFake(t)
+	return newRigOn(t, newFakeNIC(t), cfg)
+}
+
+func newRigOn(t *testing.T, n *fakeNIC, cfg QPConfig) *rig {
+	t.Helper()
+	c := openOn(t, n)
 	r := &rig{nic: n, ctx: c}
 	var err error
 	if r.pd, err = c.AllocPD(); err != nil {
@@ -314,4 +336,11 @@ func (q *fakeCQ) isFull() bool {
 	q.nic.mu.Lock()
 	defer q.nic.mu.Unlock()
 	return q.ring.Free() == 0
+}
+
+// deny makes the NIC refuse a request from now on.
+func (n *fakeNIC) deny(op abi.Op, errno syscall.Errno, reason string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refuse[op] = rdma.Refuse(errno, reason)
 }
