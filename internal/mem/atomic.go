@@ -20,7 +20,7 @@ func (r *Region) update(addr uint64, f func(old uint64) uint64) (old uint64, ok 
 			}
 		}
 	}
-	var b [atomicBytes]byte
+	b := &r.word // a local one would be allocated at every operation
 	if !r.read(addr, b[:]) {
 		return 0, false
 	}

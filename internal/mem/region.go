@@ -24,6 +24,7 @@ type Region struct {
 	segs  []Segment
 	first uint64 // user virtual address of Base
 	slot  uint32
+	word  [atomicBytes]byte // the operand of an atomic on process memory, while it is executed
 }
 
 // Config describes a region to register. Segments cover Addr…Addr+Length in order without gaps.
