@@ -66,7 +66,7 @@ func (q *QP) handleAtomicAcknowledge(p *Packet) {
 	if w == nil {
 		return
 	}
-	var b [8]byte
+	b := &q.word
 	binary.NativeEndian.PutUint64(b[:], uint64(p.Headers.AtomicAck))
 	if f := q.table.Scatter(q.cfg.PD, w.list(), 0, b[:]); f != mem.FaultNone {
 		w.fault = f
