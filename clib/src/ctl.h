@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The control connection: one request, one reply, descriptors beside them. */
+#ifndef RNIC_CTL_H
+#define RNIC_CTL_H
+
+#include "rnic.h"
+
+struct ctl_call {
+	uint16_t op;
+	const void *req;
+	size_t req_bytes;
+	const void *tail; /* follows req; may be absent */
+	size_t tail_bytes;
+	const int *fds_out;
+	uint32_t num_fds_out;
+	/* The reply's body: at least rsp_bytes long, or any length up to rsp_bytes. */
+	void *rsp;
+	size_t rsp_bytes;
+	bool rsp_any_length;
+	size_t rsp_got; /* bytes stored in rsp */
+	int *fds_in;    /* exactly num_fds_in descriptors, close-on-exec */
+	uint32_t num_fds_in;
+};
+
+/*
+ * Connects to the NIC and greets it. Returns 0 or an errno; ECONNREFUSED or ENOENT say that no NIC
+ * is running. lane_fd, when not NULL, receives the lane page.
+ */
+int ctl_conn_open(struct ctl_conn *conn, int *lane_fd);
+
+/* Closes the socket and frees the buffer; the connection is dead afterwards. */
+void ctl_conn_close(struct ctl_conn *conn);
+
+/*
+ * Sends a request and waits for its reply. Returns 0, the errno of the reply, or EIO when the NIC
+ * is gone or its reply malformed: then the connection is dead for good.
+ */
+int ctl_conn_call(struct ctl_conn *conn, struct ctl_call *call);
+
+/* A request whose body and reply have a fixed size and no descriptors. */
+int ctl_conn_ask(struct ctl_conn *conn, uint16_t op, const void *req, size_t req_bytes);
+int ctl_conn_query(struct ctl_conn *conn, struct ctl_call *call, void *rsp, size_t rsp_bytes);
+
+/* Reports whether the NIC is gone; looks at the socket without waiting. */
+bool ctl_conn_is_dead(struct ctl_conn *conn);
+
+static inline bool ctl_conn_known_dead(struct ctl_conn *conn)
+{
+	return atomic_load_explicit(&conn->dead, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the NIC's socket is. The rule is that of internal/ctl, which creates it. */
+#include "ctl_path.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "rnic.h"
+
+/* After su the variable may still name the directory of another user. */
+static bool ctl_path_is_usable(const char *run)
+{
+	struct stat st;
+
+	return run && *run == '/' && stat(run, &st) == 0 && S_ISDIR(st.st_mode) &&
+	       st.st_uid == geteuid();
+}
+
+/*
+ * In a directory that somebody else could have made or may write to there could be a stranger's
+ * NIC, which would be handed our memory.
+ */
+static int ctl_path_check_owner(const char *dir)
+{
+	struct stat st;
+
+	if (lstat(dir, &st) != 0)
+		return errno;
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022) != 0) {
+		rnic_log("%s is not a private directory of this user; set RNIC_SOCKET", dir);
+		return EPERM;
+	}
+	return 0;
+}
+
+int ctl_path_find(struct sockaddr_un *addr)
+{
+	const char *path = getenv("RNIC_SOCKET");
+	const char *run = getenv("XDG_RUNTIME_DIR");
+	char dir[sizeof(addr->sun_path)];
+	struct stat ns;
+	int len, error;
+
+	memset(addr, 0, sizeof(*addr));
+	addr->sun_family = AF_UNIX;
+	if (path && *path) {
+		len = snprintf(addr->sun_path, sizeof(addr->sun_path), "%s", path);
+		return (size_t)len < sizeof(addr->sun_path) ? 0 : ENAMETOOLONG;
+	}
+	if (stat("/proc/thread-self/ns/net", &ns) != 0)
+		return errno;
+	if (ctl_path_is_usable(run))
+		len = snprintf(dir, sizeof(dir), "%s/rnic", run);
+	else
+		len = snprintf(dir, sizeof(dir), "/tmp/rnic-%u", (unsigned int)geteuid());
+	if ((size_t)len >= sizeof(dir))
+		return ENAMETOOLONG;
+	error = ctl_path_check_owner(dir);
+	if (error)
+		return error;
+	len = snprintf(addr->sun_path, sizeof(addr->sun_path), "%s/%llu.sock", dir,
+		       (unsigned long long)ns.st_ino);
+	return (size_t)len < sizeof(addr->sun_path) ? 0 : ENAMETOOLONG;
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mem.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "maps.h"
+#include "mem_file.h"
+
+/* A range of the file that holds moved pages. */
+struct mem_extent {
+	struct mem_extent *next;
+	uint64_t offset;
+	uint64_t length;
+	uint32_t holds; /* mapped segments of regions that lie in it */
+	bool seen;      /* by the walk that looks for mappings */
+};
+
+static pthread_mutex_t mem_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Sorted by offset; guarded by mem_lock, as is the file. */
+static struct mem_extent *mem_extents;
+static struct mem_plan *mem_plans; /* all that are not released */
+
+enum piece_kind { PIECE_REMOTE, PIECE_MAPPED, PIECE_MOVABLE };
+
+struct mem_piece {
+	enum piece_kind kind;
+	uintptr_t start;
+	uintptr_t end;
+	uint64_t offset; /* in the file, when mapped */
+};
+
+#define MEM_PIECES 128
+
+struct mem_scan {
+	uintptr_t at; /* all before it is covered */
+	uintptr_t end;
+	bool write;
+	bool move;
+	bool denied;
+	uint32_t count;
+	struct mem_piece pieces[MEM_PIECES];
+};
+
+/* Fork children copy up to so much of each mapping; larger ones are shared until written. */
+#define MEM_FORK_COPY_BYTES (64u << 20)
+
+static bool piece_joins(const struct mem_piece *a, const struct mem_piece *b)
+{
+	if (a->kind != b->kind || a->end != b->start)
+		return false;
+	return a->kind != PIECE_MAPPED || a->offset + (a->end - a->start) == b->offset;
+}
+
+static void scan_add(struct mem_scan *scan, struct mem_piece piece)
+{
+	struct mem_piece *last = scan->count ? &scan->pieces[scan->count - 1] : NULL;
+
+	if (piece.start >= piece.end)
+		return;
+	if (last && piece_joins(last, &piece)) {
+		last->end = piece.end;
+	} else if (scan->count < MEM_PIECES) {
+		scan->pieces[scan->count++] = piece;
+	} else { /* too scattered to be worth it */
+		last->kind = PIECE_REMOTE;
+		last->end = piece.end;
+	}
+}
+
+static bool scan_is_movable(const struct mem_scan *scan, const struct maps_area *area)
+{
+	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+
+	return scan->move && area->anonymous && area->writable && !area->executable &&
+	       !(area->start <= here && here < area->end);
+}
+
+/*
+ * Finds the lowest range within [start, end) that the NIC may be writing to across process
+ * borders just now. Such pages stay where they are: a write between copy and remap would be lost.
+ */
+static bool mem_find_remote(uintptr_t *start, uintptr_t *end)
+{
+	uintptr_t from = *end, to = *end;
+
+	for (const struct mem_plan *plan = mem_plans; plan; plan = plan->next) {
+		for (uint32_t i = 0; i < plan->count; i++) {
+			const struct rnic_segment *segment = &plan->segments[i];
+			uintptr_t last = segment->addr + segment->length;
+
+			if (segment->fd >= 0 || segment->addr >= from || last <= *start)
+				continue;
+			from = segment->addr > *start ? segment->addr : *start;
+			to = last < *end ? last : *end;
+		}
+	}
+	if (from >= *end)
+		return false;
+	*start = from;
+	*end = to;
+	return true;
+}
+
+/* Adds whole pages that may move, less those that are in use. */
+static void scan_add_movable(struct mem_scan *scan, uintptr_t start, uintptr_t end)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	while (start < end) {
+		uintptr_t from = start, to = end;
+
+		if (!mem_find_remote(&from, &to))
+			from = to = end;
+		from &= ~(page - 1);
+		to = (to + page - 1) & ~(page - 1);
+		scan_add(scan, (struct mem_piece){PIECE_MOVABLE, start, from, 0});
+		scan_add(scan, (struct mem_piece){PIECE_REMOTE, from, to, 0});
+		start = to;
+	}
+}
+
+/* Divides a part of the region, within one area, into whole pages and fringes. */
+static void scan_add_area(struct mem_scan *scan, const struct maps_area *area, uintptr_t end)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t first = (scan->at + page - 1) & ~(page - 1), last = end & ~(page - 1);
+	bool owned = mem_file_owns(area);
+
+	if (first >= last || (!owned && !scan_is_movable(scan, area)))
+		first = last = end;
+	scan_add(scan, (struct mem_piece){PIECE_REMOTE, scan->at, first, 0});
+	if (owned)
+		scan_add(scan, (struct mem_piece){PIECE_MAPPED, first, last,
+						  area->offset + (first - area->start)});
+	else
+		scan_add_movable(scan, first, last);
+	scan_add(scan, (struct mem_piece){PIECE_REMOTE, last, end, 0});
+}
+
+static bool scan_visit(const struct maps_area *area, void *arg)
+{
+	struct mem_scan *scan = arg;
+	uintptr_t end = area->end < scan->end ? area->end : scan->end;
+
+	if (area->end <= scan->at)
+		return true;
+	if (area->start > scan->at || !area->readable || (scan->write && !area->writable)) {
+		scan->denied = true;
+		return false;
+	}
+	scan_add_area(scan, area, end);
+	scan->at = end;
+	return scan->at < scan->end;
+}
+
+/* Joins neighbours again after kinds have changed. */
+static void scan_join(struct mem_scan *scan)
+{
+	uint32_t count = scan->count;
+
+	scan->count = 0;
+	for (uint32_t i = 0; i < count; i++)
+		scan_add(scan, scan->pieces[i]);
+}
+
+/* Makes the smallest pieces remote until the pieces fit into the segments of a request. */
+static void scan_limit(struct mem_scan *scan)
+{
+	while (scan->count > RNIC_MAX_MR_SEGMENTS) {
+		struct mem_piece *least = NULL;
+
+		for (uint32_t i = 0; i < scan->count; i++) {
+			struct mem_piece *piece = &scan->pieces[i];
+
+			if (piece->kind != PIECE_REMOTE &&
+			    (!least || piece->end - piece->start < least->end - least->start))
+				least = piece;
+		}
+		if (!least)
+			return; /* cannot be: remote neighbours have been joined */
+		least->kind = PIECE_REMOTE;
+		scan_join(scan);
+	}
+}
+
+/* Inserts an extent into the first gap of the file that it fits into. */
+static bool mem_extent_place(struct mem_extent *extent)
+{
+	struct mem_extent **at = &mem_extents;
+	uint64_t size = mem_file_open(), offset = 0;
+
+	for (; *at && (*at)->offset - offset < extent->length; at = &(*at)->next)
+		offset = (*at)->offset + (*at)->length;
+	if (offset > size || size - offset < extent->length)
+		return false;
+	extent->offset = offset;
+	extent->next = *at;
+	*at = extent;
+	return true;
+}
+
+static void mem_extent_remove(struct mem_extent *extent)
+{
+	struct mem_extent **at;
+
+	for (at = &mem_extents; *at != extent; at = &(*at)->next)
+		;
+	*at = extent->next;
+	free(extent);
+}
+
+static bool mem_piece_move(struct mem_piece *piece)
+{
+	struct mem_extent *extent = calloc(1, sizeof(*extent));
+
+	if (!extent)
+		return false;
+	extent->length = piece->end - piece->start;
+	if (!mem_extent_place(extent)) {
+		free(extent);
+		return false;
+	}
+	if (!mem_file_move_in(piece->start, extent->length, extent->offset)) {
+		mem_extent_remove(extent);
+		return false;
+	}
+	piece->kind = PIECE_MAPPED;
+	piece->offset = extent->offset;
+	return true;
+}
+
+/* Adds change to the holds of every extent that a mapped segment touches. */
+static void mem_segment_hold(const struct rnic_segment *segment, int change)
+{
+	struct mem_extent *extent;
+
+	if (segment->fd < 0)
+		return;
+	for (extent = mem_extents; extent; extent = extent->next) {
+		if (segment->fd_offset < extent->offset + extent->length &&
+		    extent->offset < segment->fd_offset + segment->length)
+			extent->holds += (uint32_t)change;
+	}
+}
+
+static bool collect_visit(const struct maps_area *area, void *arg)
+{
+	struct mem_extent *extent;
+
+	(void)arg;
+	if (!mem_file_owns(area))
+		return true;
+	for (extent = mem_extents; extent; extent = extent->next) {
+		if (area->offset < extent->offset + extent->length &&
+		    extent->offset < area->offset + (area->end - area->start))
+			extent->seen = true;
+	}
+	return true;
+}
+
+/* Frees extents that no region holds and that the application has unmapped. */
+static void mem_collect(void)
+{
+	struct mem_extent *extent, *next;
+	bool idle = false;
+
+	for (extent = mem_extents; extent; extent = extent->next) {
+		extent->seen = extent->holds > 0;
+		idle |= !extent->seen;
+	}
+	if (!idle || maps_walk(collect_visit, NULL) != 0)
+		return;
+	for (extent = mem_extents; extent; extent = next) {
+		next = extent->next;
+		if (extent->seen)
+			continue;
+		mem_file_punch(extent->offset, extent->length);
+		mem_extent_remove(extent);
+	}
+}
+
+struct part_search {
+	uint64_t offset;
+	uint64_t end;
+	bool found;
+	struct maps_area part;
+};
+
+static bool part_visit(const struct maps_area *area, void *arg)
+{
+	struct part_search *search = arg;
+	uint64_t end = area->offset + (area->end - area->start);
+	uint64_t from = area->offset > search->offset ? area->offset : search->offset;
+	uint64_t to = end < search->end ? end : search->end;
+
+	if (!mem_file_owns(area) || from >= to)
+		return true;
+	search->found = true;
+	search->part = *area;
+	search->part.start = area->start + (from - area->offset);
+	search->part.end = area->start + (to - area->offset);
+	search->part.offset = from;
+	return false;
+}
+
+/* Applies change to each mapping of a range of the file, wherever the application has moved it. */
+static void mem_parts_replace(uint64_t offset, uint64_t end,
+			      bool (*change)(const struct maps_area *part))
+{
+	struct part_search search = {.offset = offset, .end = end};
+
+	do {
+		search.found = false;
+		if (maps_walk(part_visit, &search) != 0)
+			return;
+	} while (search.found && change(&search.part));
+}
+
+static bool mem_may_move(void)
+{
+	const char *mode = getenv("RNIC_MAPPED");
+
+	if (mode && !strcmp(mode, "never"))
+		return false;
+	return (mode && !strcmp(mode, "always")) || maps_threads() == 1;
+}
+
+static void plan_fill(struct mem_plan *plan, const struct mem_scan *scan)
+{
+	plan->fd = -1;
+	plan->count = scan->count;
+	for (uint32_t i = 0; i < scan->count; i++) {
+		const struct mem_piece *piece = &scan->pieces[i];
+		struct rnic_segment *segment = &plan->segments[i];
+		bool mapped = piece->kind == PIECE_MAPPED;
+
+		*segment = (struct rnic_segment){
+			.addr = piece->start,
+			.length = piece->end - piece->start,
+			.fd_offset = mapped ? piece->offset : 0,
+			.fd = mapped ? 0 : -1,
+		};
+		if (mapped)
+			plan->fd = mem_file_fd();
+		mem_segment_hold(segment, 1);
+	}
+	plan->next = mem_plans;
+	mem_plans = plan;
+}
+
+int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool write, bool move)
+{
+	struct mem_scan scan = {
+		.at = (uintptr_t)addr,
+		.end = (uintptr_t)addr + length,
+		.write = write,
+		.move = move && mem_may_move(),
+	};
+	int error = 0;
+
+	if (scan.end < scan.at)
+		return EFAULT;
+	pthread_mutex_lock(&mem_lock);
+	error = length ? maps_walk(scan_visit, &scan) : 0;
+	if (error) { /* no /proc: the NIC finds out what it can reach */
+		scan.count = 0;
+		scan_add(&scan, (struct mem_piece){PIECE_REMOTE, (uintptr_t)addr, scan.end, 0});
+		scan.at = scan.end;
+		error = 0;
+	}
+	if (scan.denied || scan.at < scan.end)
+		error = EFAULT;
+	if (!error) {
+		mem_collect();
+		scan_limit(&scan);
+		for (uint32_t i = 0; i < scan.count; i++) {
+			struct mem_piece *piece = &scan.pieces[i];
+
+			if (piece->kind == PIECE_MOVABLE && !mem_piece_move(piece))
+				piece->kind = PIECE_REMOTE;
+		}
+		scan_join(&scan);
+		plan_fill(plan, &scan);
+	}
+	pthread_mutex_unlock(&mem_lock);
+	return error;
+}
+
+static bool part_return(const struct maps_area *part)
+{
+	uintptr_t start = part->start, end = part->end;
+
+	return !mem_find_remote(&start, &end) && mem_file_move_out(part);
+}
+
+void mem_plan_release(struct mem_plan *plan)
+{
+	struct mem_extent *extent;
+	struct mem_plan **at;
+
+	pthread_mutex_lock(&mem_lock);
+	for (at = &mem_plans; *at && *at != plan; at = &(*at)->next)
+		;
+	if (*at)
+		*at = plan->next;
+	for (uint32_t i = 0; i < plan->count; i++)
+		mem_segment_hold(&plan->segments[i], -1);
+	plan->count = 0;
+	if (mem_extents && maps_threads() == 1) {
+		for (extent = mem_extents; extent; extent = extent->next) {
+			if (extent->holds == 0)
+				mem_parts_replace(extent->offset, extent->offset + extent->length,
+						  part_return);
+		}
+	}
+	mem_collect();
+	pthread_mutex_unlock(&mem_lock);
+}
+
+void mem_fork_prepare(void)
+{
+	pthread_mutex_lock(&mem_lock);
+}
+
+void mem_fork_parent(void)
+{
+	pthread_mutex_unlock(&mem_lock);
+}
+
+static bool part_detach(const struct maps_area *part)
+{
+	if (part->end - part->start <= MEM_FORK_COPY_BYTES && mem_file_move_out(part))
+		return true;
+	return mem_file_make_private(part);
+}
+
+void mem_fork_child(void)
+{
+	if (mem_extents)
+		mem_parts_replace(0, UINT64_MAX, part_detach);
+	while (mem_extents) {
+		struct mem_extent *extent = mem_extents;
+
+		mem_extents = extent->next;
+		free(extent);
+	}
+	/* Regions of the parent; they are deregistered here in name only. */
+	for (; mem_plans; mem_plans = mem_plans->next)
+		mem_plans->count = 0;
+	mem_file_forget();
+	pthread_mutex_unlock(&mem_lock);
+}

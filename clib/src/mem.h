@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Application memory. The NIC reaches registered memory in one of two ways: it copies across
+ * process borders, which always works; or, much faster, it maps the same pages. For the latter
+ * private anonymous pages are moved into a memfd and mapped back to where they were.
+ *
+ * Moving is a copy and a remap, so another thread's write in between would be lost: by default
+ * it is done only while the process has one thread. RNIC_MAPPED=never|auto|always overrides.
+ */
+#ifndef RNIC_MEM_H
+#define RNIC_MEM_H
+
+#include "rnic.h"
+
+/*
+ * How the NIC reaches a region: segments in address order, and the descriptor they name. Mapped
+ * segments are whole pages. A plan that has been made is known to this layer until its release.
+ */
+struct mem_plan {
+	uint32_t count;
+	int fd; /* −1 when no segment is mapped */
+	struct rnic_segment segments[RNIC_MAX_MR_SEGMENTS];
+	struct mem_plan *next;
+};
+
+/*
+ * Plans a region. write says whether the NIC may write to it; move whether pages may be moved.
+ * Returns 0, or EFAULT for memory that is not there or may not be accessed like that; then there
+ * is nothing to release.
+ */
+int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool write, bool move);
+
+/* Ends a plan. Pages that no other plan needs move back where that is safe. */
+void mem_plan_release(struct mem_plan *plan);
+
+/*
+ * Around fork. The child gets private copies of moved pages, as it would have of pages that had
+ * not been moved.
+ */
+void mem_fork_prepare(void);
+void mem_fork_parent(void);
+void mem_fork_child(void);
+
+#endif

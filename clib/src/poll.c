@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Polling completion queues, by array and by the extended interface, and arming them. */
+#include <sched.h>
+
+#include "cq.h"
+#include "ctl.h"
+#include "ctx.h"
+#include "queue.h"
+
+/*
+ * Who polls in vain competes with the NIC for the processor. After some empty polls each further
+ * one yields; now and then one looks whether there still is a NIC.
+ */
+enum { POLL_YIELD_AFTER = 100, POLL_CHECK_EVERY = 1000 };
+
+static void poll_lock(struct rnic_cq *cq)
+{
+	if (!cq->unlocked)
+		pthread_mutex_lock(&cq->lock);
+}
+
+static void poll_unlock(struct rnic_cq *cq)
+{
+	if (!cq->unlocked)
+		pthread_mutex_unlock(&cq->lock);
+}
+
+static struct rnic_cqe *poll_slot(const struct rnic_cq *cq, uint32_t index)
+{
+	return (struct rnic_cqe *)(void *)(cq->map + RNIC_QUEUE_HEADER_BYTES) + (index & cq->mask);
+}
+
+static uint32_t poll_producer(const struct rnic_cq *cq)
+{
+	/* Acquire orders the reads of the entries after the index that covers them. */
+	return atomic_load_explicit(queue_word(cq->map, RNIC_OFF_CQ_PRODUCER),
+				    memory_order_acquire);
+}
+
+/* Gives entries back; release orders our reads of them before. */
+static void poll_release(struct rnic_cq *cq, uint32_t consumer)
+{
+	if (consumer == cq->consumer)
+		return;
+	cq->consumer = consumer;
+	atomic_store_explicit(queue_word(cq->map, RNIC_OFF_CQ_CONSUMER), consumer,
+			      memory_order_release);
+}
+
+/* Returns 0 for "nothing yet", or the reason why nothing will come. */
+static int poll_empty(struct rnic_cq *cq)
+{
+	struct ctl_conn *conn = &ctx_of(cq->ex.context)->ctl;
+	uint32_t polls = ++cq->empty_polls;
+
+	if (ctl_conn_known_dead(conn) ||
+	    (polls % POLL_CHECK_EVERY == 0 && ctl_conn_is_dead(conn)))
+		return poll_producer(cq) == cq->consumer ? EIO : 0;
+	if (atomic_load_explicit(queue_word(cq->map, RNIC_OFF_CQ_STATE), memory_order_relaxed))
+		return poll_producer(cq) == cq->consumer ? EOVERFLOW : 0;
+	if (polls >= POLL_YIELD_AFTER)
+		sched_yield();
+	return 0;
+}
+
+static void poll_fill(struct ibv_wc *wc, const struct rnic_cqe *cqe)
+{
+	wc->wr_id = cqe->wr_id;
+	wc->status = (enum ibv_wc_status)cqe->status;
+	wc->opcode = (enum ibv_wc_opcode)cqe->opcode;
+	wc->vendor_err = cqe->vendor_err;
+	wc->byte_len = cqe->byte_len;
+	wc->invalidated_rkey = cqe->imm_or_rkey; /* shares its bytes with imm_data */
+	wc->qp_num = cqe->qp_num;
+	wc->src_qp = cqe->src_qp;
+	wc->wc_flags = cqe->wc_flags;
+	wc->pkey_index = cqe->pkey_index;
+	wc->slid = cqe->slid;
+	wc->sl = cqe->sl;
+	wc->dlid_path_bits = cqe->dlid_path_bits;
+}
+
+int cq_poll(struct ibv_cq *ibcq, int max, struct ibv_wc *wc)
+{
+	struct rnic_cq *cq = cq_of(ibcq);
+	uint32_t at, producer;
+	int found = 0, error = 0;
+
+	poll_lock(cq);
+	producer = poll_producer(cq);
+	for (at = cq->consumer; at != producer && found < max; at++) {
+		const struct rnic_cqe *cqe = poll_slot(cq, at);
+
+		if (cqe->opcode != RNIC_CQE_SKIP)
+			poll_fill(&wc[found++], cqe);
+	}
+	poll_release(cq, at);
+	if (found)
+		cq->empty_polls = 0;
+	else if (max > 0)
+		error = poll_empty(cq);
+	poll_unlock(cq);
+	if (error) {
+		errno = error;
+		return -1;
+	}
+	return found;
+}
+
+void cq_cancel(struct rnic_cq *cq, uint32_t qpn)
+{
+	uint32_t producer;
+
+	poll_lock(cq);
+	producer = poll_producer(cq);
+	for (uint32_t at = cq->consumer; at != producer; at++) {
+		struct rnic_cqe *cqe = poll_slot(cq, at);
+
+		if (cqe->qp_num == qpn)
+			cqe->opcode = RNIC_CQE_SKIP;
+	}
+	poll_unlock(cq);
+}
+
+int cq_arm(struct ibv_cq *ibcq, int solicited_only)
+{
+	struct rnic_cq *cq = cq_of(ibcq);
+	_Atomic uint32_t *arm = queue_word(cq->map, RNIC_OFF_CQ_ARM);
+	uint32_t none = RNIC_ARM_NONE;
+
+	/*
+	 * Sequentially consistent, as is what the NIC does after it has stored its producer index:
+	 * either the NIC sees the arm, or the application's poll after this sees the entry. An arm
+	 * for any completion is not weakened to one for solicited ones.
+	 */
+	if (solicited_only)
+		atomic_compare_exchange_strong(arm, &none, RNIC_ARM_SOLICITED);
+	else
+		atomic_store(arm, RNIC_ARM_NEXT);
+	return 0;
+}
+
+/* Moves to the next entry that counts and copies it. Returns 0, or ENOENT at the end. */
+static int poll_ex_take(struct rnic_cq *cq, uint32_t at)
+{
+	uint32_t producer = poll_producer(cq);
+
+	while (at != producer && poll_slot(cq, at)->opcode == RNIC_CQE_SKIP)
+		at++;
+	poll_release(cq, at);
+	cq->holding = at != producer;
+	if (!cq->holding)
+		return ENOENT;
+	cq->current = *poll_slot(cq, at);
+	cq->ex.wr_id = cq->current.wr_id;
+	cq->ex.status = (enum ibv_wc_status)cq->current.status;
+	return 0;
+}
+
+static int poll_ex_start(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
+{
+	struct rnic_cq *cq = cq_of_ex(ex);
+	int error;
+
+	if (attr && attr->comp_mask)
+		return EINVAL;
+	poll_lock(cq);
+	error = poll_ex_take(cq, cq->consumer);
+	if (!error) {
+		cq->empty_polls = 0;
+		return 0; /* locked until end_poll */
+	}
+	error = poll_empty(cq);
+	poll_unlock(cq);
+	return error ? error : ENOENT;
+}
+
+static int poll_ex_next(struct ibv_cq_ex *ex)
+{
+	struct rnic_cq *cq = cq_of_ex(ex);
+
+	/* After the last entry the application may still read it: end_poll gives it back. */
+	if (!cq->holding || cq->consumer + 1 == poll_producer(cq))
+		return ENOENT;
+	return poll_ex_take(cq, cq->consumer + 1);
+}
+
+static void poll_ex_end(struct ibv_cq_ex *ex)
+{
+	struct rnic_cq *cq = cq_of_ex(ex);
+
+	if (cq->holding)
+		poll_release(cq, cq->consumer + 1);
+	cq->holding = false;
+	poll_unlock(cq);
+}
+
+static enum ibv_wc_opcode poll_ex_opcode(struct ibv_cq_ex *ex)
+{
+	return (enum ibv_wc_opcode)cq_of_ex(ex)->current.opcode;
+}
+
+static uint32_t poll_ex_vendor_err(struct ibv_cq_ex *ex)
+{
+	return cq_of_ex(ex)->current.vendor_err;
+}
+
+static uint32_t poll_ex_byte_len(struct ibv_cq_ex *ex)
+{
+	return cq_of_ex(ex)->current.byte_len;
+}
+
+static __be32 poll_ex_imm_data(struct ibv_cq_ex *ex)
+{
+	return cq_of_ex(ex)->current.imm_or_rkey;
+}
+
+static uint32_t poll_ex_qp_num(struct ibv_cq_ex *ex)
+{
+	return cq_of_ex(ex)->current.qp_num;
+}
+
+static uint32_t poll_ex_src_qp(struct ibv_cq_ex *ex)
+{
+	return cq_of_ex(ex)->current.src_qp;
+}
+
+static unsigned int poll_ex_wc_flags(struct ibv_cq_ex *ex)
+{
+	return cq_of_ex(ex)->current.wc_flags;
+}
+
+static uint32_t poll_ex_slid(struct ibv_cq_ex *ex)
+{
+	return cq_of_ex(ex)->current.slid;
+}
+
+static uint8_t poll_ex_sl(struct ibv_cq_ex *ex)
+{
+	return cq_of_ex(ex)->current.sl;
+}
+
+static uint8_t poll_ex_dlid_path_bits(struct ibv_cq_ex *ex)
+{
+	return cq_of_ex(ex)->current.dlid_path_bits;
+}
+
+static uint64_t poll_ex_completion_ts(struct ibv_cq_ex *ex)
+{
+	return cq_of_ex(ex)->current.timestamp;
+}
+
+void cq_poll_init(struct rnic_cq *cq, uint64_t wc_flags)
+{
+	struct ibv_cq_ex *ex = &cq->ex;
+
+	ex->start_poll = poll_ex_start;
+	ex->next_poll = poll_ex_next;
+	ex->end_poll = poll_ex_end;
+	ex->read_opcode = poll_ex_opcode;
+	ex->read_vendor_err = poll_ex_vendor_err;
+	ex->read_byte_len = poll_ex_byte_len;
+	ex->read_imm_data = poll_ex_imm_data;
+	ex->read_qp_num = poll_ex_qp_num;
+	ex->read_src_qp = poll_ex_src_qp;
+	ex->read_wc_flags = poll_ex_wc_flags;
+	ex->read_slid = poll_ex_slid;
+	ex->read_sl = poll_ex_sl;
+	ex->read_dlid_path_bits = poll_ex_dlid_path_bits;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		ex->read_completion_ts = poll_ex_completion_ts;
+}

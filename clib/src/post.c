@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Posting lists of work requests. No system call, unless the lane sleeps. */
+#include "post.h"
+
+#include "ctl.h"
+#include "ctx.h"
+#include "queue.h"
+
+#define POST_BIT(opcode) (1u << (opcode))
+
+bool post_opcode_is_allowed(enum ibv_qp_type type, unsigned int opcode)
+{
+	const unsigned int ud = POST_BIT(IBV_WR_SEND) | POST_BIT(IBV_WR_SEND_WITH_IMM);
+	const unsigned int uc =
+		ud | POST_BIT(IBV_WR_RDMA_WRITE) | POST_BIT(IBV_WR_RDMA_WRITE_WITH_IMM);
+	const unsigned int rc = uc | POST_BIT(IBV_WR_SEND_WITH_INV) |
+				POST_BIT(IBV_WR_RDMA_READ) | POST_BIT(IBV_WR_ATOMIC_CMP_AND_SWP) |
+				POST_BIT(IBV_WR_ATOMIC_FETCH_AND_ADD) | POST_BIT(IBV_WR_LOCAL_INV);
+	unsigned int allowed = 0;
+
+	if (type == IBV_QPT_RC)
+		allowed = rc;
+	else if (type == IBV_QPT_UC)
+		allowed = uc;
+	else if (type == IBV_QPT_UD)
+		allowed = ud;
+	return opcode < 32 && (allowed & POST_BIT(opcode));
+}
+
+static uint32_t post_qp_state(struct rnic_qp *qp)
+{
+	return atomic_load_explicit(queue_word(qp->map, RNIC_OFF_QP_STATE), memory_order_acquire);
+}
+
+int post_send_check(struct rnic_qp *qp)
+{
+	uint32_t state;
+
+	if (ctl_conn_known_dead(&ctx_of(qp->base.context)->ctl))
+		return EIO;
+	state = post_qp_state(qp);
+	if (state == IBV_QPS_RESET || state == IBV_QPS_INIT || state == IBV_QPS_RTR ||
+	    qp->sq.entries == 0)
+		return EINVAL;
+	return 0;
+}
+
+int post_ring_check(struct rnic_context *ctx, struct queue_ring *ring, uint32_t next)
+{
+	if (queue_ring_has_room(ring, next))
+		return 0;
+	return ctl_conn_is_dead(&ctx->ctl) ? EIO : ENOMEM;
+}
+
+void post_send_publish(struct rnic_qp *qp, uint32_t next)
+{
+	queue_ring_publish(&qp->sq, next);
+	queue_ring_doorbell(ctx_of(qp->base.context), qp->doorbell_slot);
+}
+
+static int post_wqe_inline(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
+			   const struct ibv_send_wr *wr)
+{
+	unsigned char *to = (unsigned char *)wqe + RNIC_SEND_WQE_BYTES;
+	uint32_t total = 0;
+
+	for (int i = 0; i < wr->num_sge; i++) {
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		if (sge->length > qp->max_inline - total)
+			return EINVAL;
+		memcpy(to + total, (const void *)(uintptr_t)sge->addr, sge->length);
+		total += sge->length;
+	}
+	wqe->num_sge = 0;
+	wqe->inline_len = total;
+	return 0;
+}
+
+static int post_wqe_data(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
+			 const struct ibv_send_wr *wr)
+{
+	if (wr->num_sge < 0)
+		return EINVAL;
+	if (wr->send_flags & IBV_SEND_INLINE)
+		return post_wqe_inline(qp, wqe, wr);
+	if ((uint32_t)wr->num_sge > qp->sq.max_sge)
+		return EINVAL;
+	wqe->num_sge = (uint16_t)wr->num_sge;
+	wqe->inline_len = 0;
+	static_assert(sizeof(struct rnic_sge) == sizeof(struct ibv_sge), "same layout");
+	if (wr->num_sge)
+		memcpy(post_wqe_sges(wqe), wr->sg_list, (size_t)wr->num_sge * sizeof(*wr->sg_list));
+	return 0;
+}
+
+static void post_wqe_remote(struct rnic_send_wqe *wqe, const struct ibv_send_wr *wr)
+{
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case IBV_WR_RDMA_READ:
+		wqe->remote_addr = wr->wr.rdma.remote_addr;
+		wqe->rkey = wr->wr.rdma.rkey;
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		wqe->remote_addr = wr->wr.atomic.remote_addr;
+		wqe->rkey = wr->wr.atomic.rkey;
+		wqe->compare_add = wr->wr.atomic.compare_add;
+		wqe->swap = wr->wr.atomic.swap;
+		break;
+	default:
+		break;
+	}
+}
+
+static int post_wqe_fill(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
+			 const struct ibv_send_wr *wr)
+{
+	const unsigned int known = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED |
+				   IBV_SEND_INLINE;
+	int error;
+
+	if (!post_opcode_is_allowed(qp->base.qp_type, wr->opcode) || (wr->send_flags & ~known))
+		return EINVAL;
+	error = post_wqe_data(qp, wqe, wr);
+	if (error)
+		return error;
+	wqe->wr_id = wr->wr_id;
+	wqe->opcode = (uint8_t)wr->opcode;
+	wqe->flags = (uint8_t)wr->send_flags;
+	wqe->imm_or_rkey = wr->invalidate_rkey; /* shares its bytes with imm_data */
+	post_wqe_remote(wqe, wr);
+	if (qp->base.qp_type == IBV_QPT_UD) {
+		if (!wr->wr.ud.ah)
+			return EINVAL;
+		wqe->ah = wr->wr.ud.ah->handle;
+		wqe->remote_qpn = wr->wr.ud.remote_qpn;
+		wqe->remote_qkey = wr->wr.ud.remote_qkey;
+	}
+	return 0;
+}
+
+int post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct rnic_qp *qp = qp_of(ibqp);
+	struct rnic_context *ctx = ctx_of(ibqp->context);
+	uint32_t first, next;
+	int error;
+
+	pthread_mutex_lock(&qp->sq.lock);
+	first = next = queue_ring_next(&qp->sq);
+	error = post_send_check(qp);
+	for (; wr && !error; wr = wr->next) {
+		error = post_ring_check(ctx, &qp->sq, next);
+		if (!error)
+			error = post_wqe_fill(qp, (void *)queue_ring_slot(&qp->sq, next), wr);
+		if (error)
+			break;
+		next++;
+	}
+	if (next != first)
+		post_send_publish(qp, next);
+	pthread_mutex_unlock(&qp->sq.lock);
+	if (error)
+		*bad = wr;
+	return error;
+}
+
+static int post_wqe_recv(const struct queue_ring *ring, uint32_t next,
+			 const struct ibv_recv_wr *wr)
+{
+	struct rnic_recv_wqe *wqe = (void *)queue_ring_slot(ring, next);
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > ring->max_sge)
+		return EINVAL;
+	wqe->wr_id = wr->wr_id;
+	wqe->num_sge = (uint32_t)wr->num_sge;
+	wqe->reserved = 0;
+	if (wr->num_sge)
+		memcpy((unsigned char *)wqe + RNIC_RECV_WQE_BYTES, wr->sg_list,
+		       (size_t)wr->num_sge * sizeof(*wr->sg_list));
+	return 0;
+}
+
+/* Posts receives and publishes those that were good; *bad is the one that was not. */
+static int post_recv_list(struct rnic_context *ctx, struct queue_ring *ring,
+			  struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	uint32_t first = queue_ring_next(ring), next = first;
+	int error = 0;
+
+	for (; wr; wr = wr->next) {
+		error = post_ring_check(ctx, ring, next);
+		if (!error)
+			error = post_wqe_recv(ring, next, wr);
+		if (error)
+			break;
+		next++;
+	}
+	if (next != first)
+		queue_ring_publish(ring, next);
+	if (error)
+		*bad = wr;
+	return error;
+}
+
+int post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct rnic_qp *qp = qp_of(ibqp);
+	struct rnic_context *ctx = ctx_of(ibqp->context);
+	int error = 0;
+
+	pthread_mutex_lock(&qp->rq.lock);
+	if (ctl_conn_known_dead(&ctx->ctl))
+		error = EIO;
+	else if (qp->rq.entries == 0 || post_qp_state(qp) == IBV_QPS_RESET)
+		error = EINVAL;
+	if (error) {
+		*bad = wr;
+	} else {
+		error = post_recv_list(ctx, &qp->rq, wr, bad);
+		/*
+		 * A QP in error flushes receives as they come, so it has to hear of them. It sets
+		 * the word before it last looks at the ring; the fence keeps our look behind ours.
+		 */
+		atomic_thread_fence(memory_order_seq_cst);
+		if (atomic_load_explicit(queue_word(qp->map, RNIC_OFF_RQ_DOORBELL),
+					 memory_order_relaxed))
+			queue_ring_doorbell(ctx, qp->doorbell_slot);
+	}
+	pthread_mutex_unlock(&qp->rq.lock);
+	return error;
+}
+
+int post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct rnic_srq *srq = srq_of(ibsrq);
+	struct rnic_context *ctx = ctx_of(ibsrq->context);
+	int error = EIO;
+
+	pthread_mutex_lock(&srq->rq.lock);
+	if (ctl_conn_known_dead(&ctx->ctl))
+		*bad = wr;
+	else
+		error = post_recv_list(ctx, &srq->rq, wr, bad);
+	pthread_mutex_unlock(&srq->rq.lock);
+	return error;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the two ways of posting, lists and builder, have in common. */
+#ifndef RNIC_POST_H
+#define RNIC_POST_H
+
+#include "rnic.h"
+
+/* Returns 0 when a send may be posted now, else EIO, EINVAL; the caller holds sq.lock. */
+int post_send_check(struct rnic_qp *qp);
+
+/* Returns 0 when index next is free, ENOMEM when the ring is full, EIO when the NIC is gone. */
+int post_ring_check(struct rnic_context *ctx, struct queue_ring *ring, uint32_t next);
+
+/* Publishes sends up to next and rings. */
+void post_send_publish(struct rnic_qp *qp, uint32_t next);
+
+/* Reports whether a QP of this type can do the operation. */
+bool post_opcode_is_allowed(enum ibv_qp_type type, unsigned int opcode);
+
+static inline struct rnic_sge *post_wqe_sges(struct rnic_send_wqe *wqe)
+{
+	return (struct rnic_sge *)(void *)((unsigned char *)wqe + RNIC_SEND_WQE_BYTES);
+}
+
+/* Installs the builder's functions in a QP. */
+void build_qp_init(struct rnic_qp *qp);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queue pairs. */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "ah.h"
+#include "cq.h"
+#include "ctl.h"
+#include "ctx.h"
+#include "post.h"
+#include "queue.h"
+
+static bool qp_ring_fits(uint32_t bytes, uint32_t offset, uint32_t entries, uint32_t stride)
+{
+	return (entries & (entries - 1)) == 0 &&
+	       (uint64_t)offset + (uint64_t)entries * stride <= bytes;
+}
+
+/* Maps the queue pair's memory and places the rings in it. */
+static int qp_map(struct rnic_qp *qp, int fd, const struct rnic_create_qp_rsp *rsp)
+{
+	if (!qp_ring_fits(rsp->bytes, rsp->sq_offset, rsp->sq_entries, rsp->sq_stride) ||
+	    !qp_ring_fits(rsp->bytes, rsp->rq_offset, rsp->rq_entries, rsp->rq_stride) ||
+	    rsp->bytes < RNIC_QUEUE_HEADER_BYTES || rsp->doorbell >= RNIC_DOORBELL_SLOTS) {
+		close(fd);
+		return EIO;
+	}
+	qp->map_bytes = rsp->bytes;
+	qp->map = ctx_map_fd(fd, qp->map_bytes, PROT_READ | PROT_WRITE);
+	if (!qp->map)
+		return errno;
+	qp->sq.entries = rsp->sq_entries;
+	qp->sq.stride = rsp->sq_stride;
+	qp->sq.max_sge = rsp->max_send_sge;
+	queue_ring_init(&qp->sq, qp->map + rsp->sq_offset,
+			queue_word(qp->map, RNIC_OFF_SQ_PRODUCER),
+			queue_word(qp->map, RNIC_OFF_SQ_CONSUMER));
+	qp->rq.entries = rsp->rq_entries;
+	qp->rq.stride = rsp->rq_stride;
+	qp->rq.max_sge = rsp->max_recv_sge;
+	queue_ring_init(&qp->rq, qp->map + rsp->rq_offset,
+			queue_word(qp->map, RNIC_OFF_RQ_PRODUCER),
+			queue_word(qp->map, RNIC_OFF_RQ_CONSUMER));
+	qp->doorbell_slot = rsp->doorbell;
+	qp->max_inline = rsp->max_inline;
+	return 0;
+}
+
+static int qp_request(struct rnic_qp *qp, const struct rnic_create_qp_req *req)
+{
+	struct rnic_context *ctx = ctx_of(qp->base.context);
+	struct rnic_create_qp_rsp rsp;
+	int fd, error;
+	struct ctl_call call = {
+		.op = RNIC_OP_CREATE_QP,
+		.req = req,
+		.req_bytes = sizeof(*req),
+		.fds_in = &fd,
+		.num_fds_in = 1,
+	};
+
+	error = ctl_conn_query(&ctx->ctl, &call, &rsp, sizeof(rsp));
+	if (error)
+		return error;
+	error = qp_map(qp, fd, &rsp);
+	if (error) {
+		struct rnic_handle_msg destroy = {.handle = rsp.handle};
+
+		ctl_conn_ask(&ctx->ctl, RNIC_OP_DESTROY_QP, &destroy, sizeof(destroy));
+		return error;
+	}
+	qp->base.handle = rsp.handle;
+	qp->base.qp_num = rsp.qpn;
+	return 0;
+}
+
+static void qp_set_base(struct rnic_qp *qp, const struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp *base = &qp->base;
+
+	base->context = attr->pd->context;
+	base->qp_context = attr->qp_context;
+	base->pd = attr->pd;
+	base->send_cq = attr->send_cq;
+	base->recv_cq = attr->recv_cq;
+	base->srq = attr->srq;
+	base->state = IBV_QPS_RESET;
+	base->qp_type = attr->qp_type;
+	pthread_mutex_init(&base->mutex, NULL);
+	pthread_cond_init(&base->cond, NULL);
+}
+
+/* Counts the QP's ends at its CQs, so that a CQ cannot go before them, not even without a NIC. */
+static void qp_count_users(struct rnic_qp *qp, int change)
+{
+	if (qp->base.recv_cq)
+		atomic_fetch_add(&cq_of(qp->base.recv_cq)->users, (unsigned int)change);
+	if (qp->base.send_cq)
+		atomic_fetch_add(&cq_of(qp->base.send_cq)->users, (unsigned int)change);
+}
+
+static struct ibv_qp *qp_create(struct ibv_qp_init_attr_ex *attr)
+{
+	struct rnic_qp *qp = calloc(1, sizeof(*qp));
+	struct rnic_create_qp_req req = {
+		.type = attr->qp_type,
+		.pd = attr->pd->handle,
+		.send_cq = attr->send_cq ? attr->send_cq->handle : 0,
+		.recv_cq = attr->recv_cq ? attr->recv_cq->handle : 0,
+		.srq = attr->srq ? attr->srq->handle : 0,
+		.max_send_wr = attr->cap.max_send_wr,
+		.max_recv_wr = attr->cap.max_recv_wr,
+		.max_send_sge = attr->cap.max_send_sge,
+		.max_recv_sge = attr->cap.max_recv_sge,
+		.max_inline = attr->cap.max_inline_data,
+		.signal_all = attr->sq_sig_all != 0,
+	};
+	int error;
+
+	if (!qp)
+		return NULL;
+	qp_set_base(qp, attr);
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		req.send_ops_flags = (uint32_t)attr->send_ops_flags;
+		build_qp_init(qp);
+	}
+	error = qp_request(qp, &req);
+	if (error) {
+		free(qp);
+		errno = error;
+		return NULL;
+	}
+	attr->cap.max_send_wr = qp->sq.entries;
+	attr->cap.max_recv_wr = qp->rq.entries;
+	attr->cap.max_send_sge = qp->sq.max_sge;
+	attr->cap.max_recv_sge = qp->rq.max_sge;
+	attr->cap.max_inline_data = qp->max_inline;
+	/* struct ibv_qp_init_attr is the beginning of its extended form. */
+	memcpy(&qp->init, attr, sizeof(qp->init));
+	qp_count_users(qp, 1);
+	ctx_object_add(ctx_of(attr->pd->context), &qp->object, CTX_QP, qp->base.handle);
+	return &qp->base;
+}
+
+VERBS_API struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex ex;
+	struct ibv_qp *qp;
+
+	memset(&ex, 0, sizeof(ex));
+	memcpy(&ex, attr, sizeof(*attr));
+	ex.pd = pd;
+	ex.comp_mask = IBV_QP_INIT_ATTR_PD;
+	qp = qp_create(&ex);
+	if (qp)
+		attr->cap = ex.cap;
+	return qp;
+}
+
+struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
+			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || attr->pd->context != context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	if ((attr->comp_mask & ~known) ||
+	    ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		/* Bit i of the operations is work request opcode i. */
+		for (unsigned int i = 0; i < 64; i++) {
+			if ((attr->send_ops_flags >> i & 1) &&
+			    !post_opcode_is_allowed(attr->qp_type, i)) {
+				errno = EOPNOTSUPP;
+				return NULL;
+			}
+		}
+	}
+	return qp_create(attr);
+}
+
+VERBS_API struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
+{
+	return qp_of(qp)->has_builder ? &qp_of(qp)->ex : NULL;
+}
+
+static void qp_attr_to_abi(struct rnic_qp_attr *out, const struct ibv_qp_attr *in)
+{
+	*out = (struct rnic_qp_attr){
+		.state = in->qp_state,
+		.cur_state = in->cur_qp_state,
+		.path_mtu = in->path_mtu,
+		.path_mig_state = in->path_mig_state,
+		.qkey = in->qkey,
+		.rq_psn = in->rq_psn,
+		.sq_psn = in->sq_psn,
+		.dest_qpn = in->dest_qp_num,
+		.access_flags = in->qp_access_flags,
+		.max_send_wr = in->cap.max_send_wr,
+		.max_recv_wr = in->cap.max_recv_wr,
+		.max_send_sge = in->cap.max_send_sge,
+		.max_recv_sge = in->cap.max_recv_sge,
+		.max_inline = in->cap.max_inline_data,
+		.pkey_index = in->pkey_index,
+		.alt_pkey_index = in->alt_pkey_index,
+		.en_sqd_async_notify = in->en_sqd_async_notify,
+		.sq_draining = in->sq_draining,
+		.max_rd_atomic = in->max_rd_atomic,
+		.max_dest_rd_atomic = in->max_dest_rd_atomic,
+		.min_rnr_timer = in->min_rnr_timer,
+		.port = in->port_num,
+		.timeout = in->timeout,
+		.retry_cnt = in->retry_cnt,
+		.rnr_retry = in->rnr_retry,
+		.alt_port = in->alt_port_num,
+		.alt_timeout = in->alt_timeout,
+		.rate_limit = in->rate_limit,
+	};
+	ah_attr_to_abi(&out->ah, &in->ah_attr);
+	ah_attr_to_abi(&out->alt_ah, &in->alt_ah_attr);
+}
+
+static void qp_attr_from_abi(struct ibv_qp_attr *out, const struct rnic_qp_attr *in)
+{
+	*out = (struct ibv_qp_attr){
+		.qp_state = (enum ibv_qp_state)in->state,
+		.cur_qp_state = (enum ibv_qp_state)in->cur_state,
+		.path_mtu = (enum ibv_mtu)in->path_mtu,
+		.path_mig_state = (enum ibv_mig_state)in->path_mig_state,
+		.qkey = in->qkey,
+		.rq_psn = in->rq_psn,
+		.sq_psn = in->sq_psn,
+		.dest_qp_num = in->dest_qpn,
+		.qp_access_flags = in->access_flags,
+		.pkey_index = in->pkey_index,
+		.alt_pkey_index = in->alt_pkey_index,
+		.en_sqd_async_notify = in->en_sqd_async_notify,
+		.sq_draining = in->sq_draining,
+		.max_rd_atomic = in->max_rd_atomic,
+		.max_dest_rd_atomic = in->max_dest_rd_atomic,
+		.min_rnr_timer = in->min_rnr_timer,
+		.port_num = in->port,
+		.timeout = in->timeout,
+		.retry_cnt = in->retry_cnt,
+		.rnr_retry = in->rnr_retry,
+		.alt_port_num = in->alt_port,
+		.alt_timeout = in->alt_timeout,
+		.rate_limit = in->rate_limit,
+	};
+	ah_attr_from_abi(&out->ah_attr, &in->ah);
+	ah_attr_from_abi(&out->alt_ah_attr, &in->alt_ah);
+}
+
+static void qp_cancel(struct rnic_qp *qp)
+{
+	if (qp->base.recv_cq)
+		cq_cancel(cq_of(qp->base.recv_cq), qp->base.qp_num);
+	if (qp->base.send_cq && qp->base.send_cq != qp->base.recv_cq)
+		cq_cancel(cq_of(qp->base.send_cq), qp->base.qp_num);
+}
+
+VERBS_API int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
+{
+	struct rnic_qp *qp = qp_of(ibqp);
+	struct rnic_modify_qp_req req = {.handle = ibqp->handle, .mask = (uint32_t)mask};
+	struct ctl_call call = {.op = RNIC_OP_MODIFY_QP, .req = &req, .req_bytes = sizeof(req)};
+	struct rnic_query_qp_rsp rsp;
+	int error;
+
+	qp_attr_to_abi(&req.attr, attr);
+	error = ctl_conn_query(&ctx_of(ibqp->context)->ctl, &call, &rsp, sizeof(rsp));
+	if (error)
+		return rnic_fail(error);
+	ibqp->state = (enum ibv_qp_state)rsp.attr.state;
+	/* The NIC writes nothing more for this QP, so what is left can be cancelled. */
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+		qp_cancel(qp);
+	return 0;
+}
+
+VERBS_API int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
+			   struct ibv_qp_init_attr *init)
+{
+	struct rnic_handle_msg req = {.handle = ibqp->handle};
+	struct ctl_call call = {.op = RNIC_OP_QUERY_QP, .req = &req, .req_bytes = sizeof(req)};
+	struct rnic_query_qp_rsp rsp;
+	int error = ctl_conn_query(&ctx_of(ibqp->context)->ctl, &call, &rsp, sizeof(rsp));
+
+	(void)mask; /* a hint; everything is as cheap as one */
+	if (error)
+		return rnic_fail(error);
+	qp_attr_from_abi(attr, &rsp.attr);
+	attr->cap = qp_of(ibqp)->init.cap;
+	*init = qp_of(ibqp)->init;
+	ibqp->state = attr->qp_state;
+	return 0;
+}
+
+VERBS_API int ibv_destroy_qp(struct ibv_qp *ibqp)
+{
+	struct rnic_context *ctx = ctx_of(ibqp->context);
+	struct rnic_qp *qp = qp_of(ibqp);
+	struct rnic_handle_msg req = {.handle = ibqp->handle};
+	int error = ctl_conn_ask(&ctx->ctl, RNIC_OP_DESTROY_QP, &req, sizeof(req));
+
+	if (error && !ctl_conn_known_dead(&ctx->ctl))
+		return rnic_fail(error);
+	qp_cancel(qp);
+	qp_count_users(qp, -1);
+	ctx_object_remove(ctx, &qp->object);
+	pthread_mutex_lock(&ibqp->mutex);
+	while (ibqp->events_completed != qp->object.async_taken)
+		pthread_cond_wait(&ibqp->cond, &ibqp->mutex);
+	pthread_mutex_unlock(&ibqp->mutex);
+	munmap(qp->map, qp->map_bytes);
+	pthread_mutex_destroy(&qp->sq.lock);
+	pthread_mutex_destroy(&qp->rq.lock);
+	free(qp);
+	return 0;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The library's objects. Each begins with the public structure of <infiniband/verbs.h>, so a
+ * pointer that the application holds is a pointer to ours.
+ *
+ * Layers, from the bottom up, are the prefixes of the names: ctl (control socket), mem
+ * (application memory), ctx (contexts and their tables), queue (shared rings), then one prefix
+ * for each kind of object. ibv_* are the exported verbs.
+ */
+#ifndef RNIC_H
+#define RNIC_H
+
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rnic_abi.h"
+
+/* The header turns these verbs into inline wrappers; here the functions themselves are meant. */
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+#define VERBS_API __attribute__((visibility("default")))
+
+#define container(ptr, type, member) \
+	((type *)((char *)(ptr) - offsetof(type, member)))
+
+/* A connection to the NIC process; one context, or a short query for devices. */
+struct ctl_conn {
+	pthread_mutex_t lock; /* one request at a time */
+	int fd;               /* -1 once closed, also in a forked child */
+	uint32_t seq;
+	uint32_t nic_pid;
+	atomic_bool dead; /* the NIC is gone, or spoke garbage; never reset */
+	unsigned char *buf;
+};
+
+/* A device outlives the list that named it while a context is open on it. */
+struct rnic_device {
+	struct ibv_device base;
+	/*
+	 * Libraries of hardware providers look behind struct ibv_device for their own operations
+	 * to learn whether a device is theirs. They find none.
+	 */
+	const void *provider_ops;
+	uintptr_t provider_room[7];
+	uint64_t guid; /* in host order */
+	uint32_t index;
+	uint32_t refs; /* guarded by the device table's lock */
+	struct rnic_device *next;
+};
+
+enum ctx_kind { CTX_CQ = 1, CTX_QP, CTX_SRQ };
+
+/* What events can name: a CQ, QP or SRQ by its handle. */
+struct ctx_object {
+	struct ctx_object *next;
+	uint32_t handle;
+	enum ctx_kind kind;
+	/* Events that the application has taken; guarded by the context's objects_lock. */
+	uint32_t async_taken;
+	uint32_t comp_taken;
+};
+
+#define CTX_BUCKETS 256
+
+struct rnic_context {
+	struct verbs_context vctx; /* its last field is the struct ibv_context of the application */
+	struct ctl_conn ctl;
+	struct rnic_device *device;
+	unsigned char *doorbell;
+	const unsigned char *lane;
+	int kick_fd;
+	atomic_bool fatal_told; /* the application got IBV_EVENT_DEVICE_FATAL */
+	pthread_mutex_t objects_lock;
+	struct ctx_object *objects[CTX_BUCKETS];
+	struct rnic_context *next_open;
+};
+
+struct rnic_channel {
+	struct ibv_comp_channel base;
+	uint32_t handle;
+};
+
+struct rnic_cq {
+	struct ibv_cq_ex ex; /* struct ibv_cq is its beginning */
+	struct ctx_object object;
+	pthread_mutex_t lock;
+	bool unlocked; /* the application promised to poll from one thread */
+	atomic_uint users; /* ends of queue pairs that complete here */
+	unsigned char *map;
+	size_t map_bytes;
+	uint32_t mask;
+	uint32_t consumer; /* ours; the shared word follows it */
+	uint32_t empty_polls;
+	/* Of the extended polling interface: the entry at consumer, while it is being read. */
+	bool holding;
+	struct rnic_cqe current;
+};
+
+/* The producing end of a send or receive ring; its lock guards the producer index. */
+struct queue_ring {
+	pthread_mutex_t lock;
+	unsigned char *slots;
+	_Atomic uint32_t *producer;
+	_Atomic uint32_t *consumer;
+	uint32_t seen; /* last consumer index that was read */
+	uint32_t entries;
+	uint32_t stride;
+	uint32_t max_sge;
+};
+
+struct rnic_qp {
+	union {
+		struct ibv_qp base;
+		struct ibv_qp_ex ex;
+	};
+	struct ctx_object object;
+	unsigned char *map;
+	size_t map_bytes;
+	struct queue_ring sq;
+	struct queue_ring rq;
+	uint32_t doorbell_slot;
+	uint32_t max_inline;
+	bool has_builder; /* made with send_ops_flags */
+	struct ibv_qp_init_attr init;
+	/* The work request builder, guarded by sq.lock from wr_start to wr_complete. */
+	uint32_t build_next;
+	int build_error;
+	struct rnic_send_wqe *build_wqe;
+};
+
+struct rnic_srq {
+	struct ibv_srq base;
+	struct ctx_object object;
+	unsigned char *map;
+	size_t map_bytes;
+	uint32_t number;
+	struct queue_ring rq;
+};
+
+static inline struct rnic_context *ctx_of(struct ibv_context *context)
+{
+	return container(context, struct rnic_context, vctx.context);
+}
+
+static inline struct rnic_cq *cq_of(struct ibv_cq *cq)
+{
+	return (struct rnic_cq *)cq;
+}
+
+static inline struct rnic_cq *cq_of_ex(struct ibv_cq_ex *cq)
+{
+	return (struct rnic_cq *)cq;
+}
+
+static inline struct rnic_qp *qp_of(struct ibv_qp *qp)
+{
+	return (struct rnic_qp *)qp;
+}
+
+static inline struct rnic_srq *srq_of(struct ibv_srq *srq)
+{
+	return (struct rnic_srq *)srq;
+}
+
+/* Sets errno and returns it, as verbs that return an int do; or for "return NULL" verbs. */
+int rnic_fail(int error);
+
+/* Writes a line to standard error when RNIC_VERBOSE or RNIC_LOG is set. */
+void rnic_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared receive queues. */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "ctl.h"
+#include "ctx.h"
+#include "queue.h"
+
+static int srq_map(struct rnic_srq *srq, int fd, const struct rnic_create_srq_rsp *rsp)
+{
+	if (rsp->entries == 0 || (rsp->entries & (rsp->entries - 1)) ||
+	    (uint64_t)rsp->offset + (uint64_t)rsp->entries * rsp->stride > rsp->bytes ||
+	    rsp->bytes < RNIC_QUEUE_HEADER_BYTES) {
+		close(fd);
+		return EIO;
+	}
+	srq->map_bytes = rsp->bytes;
+	srq->map = ctx_map_fd(fd, srq->map_bytes, PROT_READ | PROT_WRITE);
+	if (!srq->map)
+		return errno;
+	srq->rq.entries = rsp->entries;
+	srq->rq.stride = rsp->stride;
+	srq->rq.max_sge = rsp->max_sge;
+	queue_ring_init(&srq->rq, srq->map + rsp->offset,
+			queue_word(srq->map, RNIC_OFF_RQ_PRODUCER),
+			queue_word(srq->map, RNIC_OFF_RQ_CONSUMER));
+	return 0;
+}
+
+static int srq_request(struct rnic_srq *srq, const struct ibv_srq_attr *attr)
+{
+	struct rnic_context *ctx = ctx_of(srq->base.context);
+	struct rnic_create_srq_req req = {
+		.pd = srq->base.pd->handle,
+		.max_wr = attr->max_wr,
+		.max_sge = attr->max_sge,
+		.limit = attr->srq_limit,
+		.type = IBV_SRQT_BASIC,
+	};
+	struct rnic_create_srq_rsp rsp;
+	int fd, error;
+	struct ctl_call call = {
+		.op = RNIC_OP_CREATE_SRQ,
+		.req = &req,
+		.req_bytes = sizeof(req),
+		.fds_in = &fd,
+		.num_fds_in = 1,
+	};
+
+	error = ctl_conn_query(&ctx->ctl, &call, &rsp, sizeof(rsp));
+	if (error)
+		return error;
+	error = srq_map(srq, fd, &rsp);
+	if (error) {
+		struct rnic_handle_msg destroy = {.handle = rsp.handle};
+
+		ctl_conn_ask(&ctx->ctl, RNIC_OP_DESTROY_SRQ, &destroy, sizeof(destroy));
+		return error;
+	}
+	srq->base.handle = rsp.handle;
+	srq->number = rsp.srqn;
+	return 0;
+}
+
+VERBS_API struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
+{
+	struct rnic_srq *srq = calloc(1, sizeof(*srq));
+	int error;
+
+	if (!srq)
+		return NULL;
+	srq->base.context = pd->context;
+	srq->base.srq_context = init->srq_context;
+	srq->base.pd = pd;
+	pthread_mutex_init(&srq->base.mutex, NULL);
+	pthread_cond_init(&srq->base.cond, NULL);
+	error = srq_request(srq, &init->attr);
+	if (error) {
+		free(srq);
+		errno = error;
+		return NULL;
+	}
+	init->attr.max_wr = srq->rq.entries;
+	init->attr.max_sge = srq->rq.max_sge;
+	ctx_object_add(ctx_of(pd->context), &srq->object, CTX_SRQ, srq->base.handle);
+	return &srq->base;
+}
+
+/* The header's wrapper handles the basic form itself, unless a program bypasses it. */
+struct ibv_srq *srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
+	struct ibv_srq_init_attr init;
+	struct ibv_srq *srq;
+
+	if ((attr->comp_mask & ~known) ||
+	    ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || attr->pd->context != context) {
+		errno = EINVAL;
+		return NULL;
+	}
+	init = (struct ibv_srq_init_attr){attr->srq_context, attr->attr};
+	srq = ibv_create_srq(attr->pd, &init);
+	if (srq)
+		attr->attr = init.attr;
+	return srq;
+}
+
+int srq_number(struct ibv_srq *ibsrq, uint32_t *number)
+{
+	*number = srq_of(ibsrq)->number;
+	return 0;
+}
+
+VERBS_API int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	const struct rnic_srq_attr req = {
+		.handle = srq->handle,
+		.mask = (uint32_t)mask,
+		.max_wr = attr->max_wr,
+		.max_sge = attr->max_sge,
+		.limit = attr->srq_limit,
+	};
+	int error = ctl_conn_ask(&ctx_of(srq->context)->ctl, RNIC_OP_MODIFY_SRQ, &req, sizeof(req));
+
+	return error ? rnic_fail(error) : 0;
+}
+
+VERBS_API int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	struct rnic_handle_msg req = {.handle = srq->handle};
+	struct ctl_call call = {.op = RNIC_OP_QUERY_SRQ, .req = &req, .req_bytes = sizeof(req)};
+	struct rnic_srq_attr rsp;
+	int error = ctl_conn_query(&ctx_of(srq->context)->ctl, &call, &rsp, sizeof(rsp));
+
+	if (error)
+		return rnic_fail(error);
+	attr->max_wr = rsp.max_wr;
+	attr->max_sge = rsp.max_sge;
+	attr->srq_limit = rsp.limit;
+	return 0;
+}
+
+VERBS_API int ibv_destroy_srq(struct ibv_srq *ibsrq)
+{
+	struct rnic_context *ctx = ctx_of(ibsrq->context);
+	struct rnic_srq *srq = srq_of(ibsrq);
+	struct rnic_handle_msg req = {.handle = ibsrq->handle};
+	int error = ctl_conn_ask(&ctx->ctl, RNIC_OP_DESTROY_SRQ, &req, sizeof(req));
+
+	if (error && !ctl_conn_known_dead(&ctx->ctl))
+		return rnic_fail(error);
+	ctx_object_remove(ctx, &srq->object);
+	pthread_mutex_lock(&ibsrq->mutex);
+	while (ibsrq->events_completed != srq->object.async_taken)
+		pthread_cond_wait(&ibsrq->cond, &ibsrq->mutex);
+	pthread_mutex_unlock(&ibsrq->mutex);
+	munmap(srq->map, srq->map_bytes);
+	pthread_mutex_destroy(&srq->rq.lock);
+	free(srq);
+	return 0;
+}
