@@ -174,3 +174,10 @@ func (m *Memory) Release() {
 		m.data = nil
 	}
 }
+
+// TakeFD returns the descriptor, whose owner the caller becomes; −1 when it was closed or taken.
+func (m *Memory) TakeFD() int {
+	fd := m.fd
+	m.fd = -1
+	return fd
+}

@@ -27,6 +27,7 @@ type Hub struct {
 	hosts   map[netip.Addr]*Port
 	refused map[netip.Addr]bool
 	groups  map[netip.Addr][]*Port
+	mirror  *Port // hears what is sent to addresses of nobody; nil but for OpenMirror
 }
 
 // NewHub returns a wire without ports.
@@ -85,7 +86,11 @@ func (h *Hub) carry(from *Port, d *netio.Datagram, packet []byte) (refused bool)
 		}
 		return false
 	}
-	if p := h.hosts[dst]; p != nil {
+	p := h.hosts[dst]
+	if p == nil {
+		p = h.mirror
+	}
+	if p != nil {
 		p.enqueueLocked(d, packet)
 		return false
 	}

@@ -1,0 +1,100 @@
+package daemon
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/netio"
+	"github.com/softrnic/softrnic/internal/netio/faulty"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// Config describes a NIC. The zero value is the default NIC of this user and network namespace.
+type Config struct {
+	// SocketPath is where applications find the NIC; empty means ctl.SocketPath, in a directory
+	// that Start makes if need be.
+	SocketPath string
+	// Embedded makes a NIC without a socket: only Connect leads to it.
+	Embedded bool
+	// Group may use the socket besides the owner; it wants a SocketPath that the group reaches.
+	Group string
+
+	// Device is the name of the device; empty means rnic0.
+	Device string
+	// Version is shown as the firmware's.
+	Version string
+
+	// Addresses and Interfaces restrict the GID table to these addresses and to the addresses of
+	// these interfaces; both empty means everything the host has.
+	Addresses  []netip.Addr
+	Interfaces []string
+	// MTU overrides the path MTU that follows from the interfaces.
+	MTU rdma.MTU
+	// NoNetwork makes a NIC for programs of its own only; UDP port 4791 stays free.
+	NoNetwork bool
+	// Wire replaces the network of the host.
+	Wire *Wire
+	// Fault disturbs packets on purpose, also those that stay on this NIC (faulty.Parse).
+	Fault string
+
+	// IdleExit ends the NIC when no application has been connected for so long; 0 means never.
+	IdleExit time.Duration
+	// Spin is how long the lane keeps looking for work after the last it found, before it sleeps;
+	// 0 chooses by the number of processors, negative never spins.
+	Spin time.Duration
+
+	// Logger takes what people should know; nil discards it.
+	Logger *slog.Logger
+}
+
+// Wire is a network of its own, for tests and simulations in one process.
+type Wire struct {
+	Port      netio.Port // owned by the NIC from now on
+	Addresses []netip.Addr
+	MTU       rdma.MTU // 0 means 4096
+}
+
+const (
+	deviceDefault = "rnic0"
+	// Spinning pays where the applications have processors of their own. On one or two the lane
+	// takes the time from whom it waits for.
+	spinMany = 20 * time.Microsecond
+	spinFew  = 5 * time.Microsecond
+)
+
+func (c Config) withDefaults() (Config, faulty.Profile, error) {
+	if c.Device == "" {
+		c.Device = deviceDefault
+	}
+	if len(c.Device) > deviceNameMax {
+		return c, faulty.Profile{}, fmt.Errorf("daemon: device name %q is longer than %d bytes",
+			c.Device, deviceNameMax)
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Spin == 0 {
+		c.Spin = spinMany
+		if runtime.NumCPU() <= 2 {
+			c.Spin = spinFew
+		}
+	}
+	if c.MTU != 0 && !c.MTU.IsValid() {
+		return c, faulty.Profile{}, fmt.Errorf("daemon: %d is no MTU code", c.MTU)
+	}
+	if c.Group != "" && c.SocketPath == "" && !c.Embedded {
+		return c, faulty.Profile{}, fmt.Errorf("daemon: group %s cannot reach the default socket,"+
+			" which is in a private directory: choose a socket path", c.Group)
+	}
+	profile, err := faulty.Parse(c.Fault)
+	if err != nil {
+		return c, profile, fmt.Errorf("daemon: %w", err)
+	}
+	return c, profile, nil
+}
+
+// deviceNameMax leaves room for the final NUL of abi.DeviceInfo.
+const deviceNameMax = 63

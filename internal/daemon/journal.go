@@ -1,0 +1,108 @@
+package daemon
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/nic"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// journalBacklog bounds the lines that wait for a slow log; the lane never does.
+	journalBacklog = 256
+	// warningsPerMinute bounds what clients out of order can make us write.
+	warningsPerMinute = 30
+)
+
+// journal writes what the lane has to tell, on a goroutine of its own, and bounds what others can
+// cause to be written.
+type journal struct {
+	log   *slog.Logger
+	lines chan nic.CauseRecord
+	done  chan struct{}
+	begun bool
+
+	mu     sync.Mutex // guards the fields below
+	minute time.Time  // when the current minute began
+	count  int        // warnings in it
+	muted  int
+}
+
+func newJournal(log *slog.Logger) *journal {
+	return &journal{
+		log: log, lines: make(chan nic.CauseRecord, journalBacklog), done: make(chan struct{}),
+	}
+}
+
+func (j *journal) start() {
+	j.begun = true
+	go j.write()
+}
+
+func (j *journal) write() {
+	defer close(j.done)
+	for r := range j.lines {
+		j.log.Info(r.Text(), "qpn", uint32(r.QPN), "program", r.Program, "pid", r.PID)
+	}
+}
+
+// causes takes errors of QPs from the lane; those that find no room are in the status still.
+func (j *journal) causes(records []nic.CauseRecord) {
+	for i := range records {
+		select {
+		case j.lines <- records[i]:
+		default:
+		}
+	}
+}
+
+// warn writes a warning that a client caused.
+func (j *journal) warn(text string, err error, args ...any) {
+	j.mu.Lock()
+	now := time.Now()
+	if now.Sub(j.minute) > time.Minute {
+		j.minute, j.count = now, 0
+	}
+	j.count++
+	muted := j.muted
+	if j.count > warningsPerMinute {
+		j.muted++
+		j.mu.Unlock()
+		return
+	}
+	j.muted = 0
+	j.mu.Unlock()
+	if muted > 0 {
+		args = append(args, "muted_before", muted)
+	}
+	j.log.Warn(text, append(args, "error", err)...)
+}
+
+// stop ends the goroutine. Nobody calls causes any more.
+func (j *journal) stop() {
+	close(j.lines)
+	if j.begun {
+		<-j.done
+	}
+}
+
+// who identifies a session in the log.
+func (s *session) who() slog.Attr {
+	return slog.Group("client", "program", s.name, "pid", s.peer.PID, "uid", s.peer.UID)
+}
+
+// misbehaved logs a breach of the protocol, within bounds.
+func (s *session) misbehaved(what string, err error) {
+	s.daemon.misbehaviour.Add(1)
+	s.daemon.journal.warn("program out of order: "+what, err, s.who())
+}
+
+// discard closes what newSession opened; serve was not started.
+func (s *session) discard() {
+	if s.pidfd >= 0 {
+		_ = unix.Close(s.pidfd)
+	}
+	_ = s.conn.Close()
+}

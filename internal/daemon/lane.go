@@ -1,0 +1,342 @@
+package daemon
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/netio"
+	"github.com/softrnic/softrnic/internal/nic"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/ring"
+	"github.com/softrnic/softrnic/internal/shm"
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of one turn, so that every source of work gets its share.
+const (
+	tasksPerTurn    = 8
+	batchesPerTurn  = 4   // of datagrams received, per port
+	transmitPerTurn = 512 // packets
+	datagramBatch   = 64
+	eventsPerWait   = 64
+	// glance is how often a lane that finds work all the time looks at what only epoll tells:
+	// first packets after a pause, processes that ended, unreachable peers.
+	glance = 20 * time.Microsecond
+	// hotTime is how long after a packet the ports are asked directly instead of by epoll.
+	hotTime = 200 * time.Microsecond
+)
+
+// lane is the thread that owns the NIC. Fields without another remark belong to it alone.
+type lane struct {
+	nic      *nic.NIC
+	memory   *queueAllocator
+	gids     gidTable
+	sessions map[*session]struct{}
+
+	origin time.Time
+	spin   clock.Time
+	rested clock.Time // when the last work was found
+	looked clock.Time // when epoll was asked last
+	hot    clock.Time // until when ports are asked in each turn
+
+	wire   netio.Port // nil: this NIC has no network
+	mirror netio.Port // nil unless packets between own QPs are to meet faults
+	in     []netio.Datagram
+	out    [2]outgoing // to wire and mirror
+	rx, tx ibt.Packet
+	event  nic.Event
+	gone   []rdma.GID // unreachable peers to report after the packets
+	stats  laneStats
+	// notices are the features that ports have lost so far; they tell each once.
+	notices map[netio.Port][]string
+
+	epoll   int
+	events  []unix.EpollEvent
+	watches map[int32]watch
+	wakeBuf [8]byte
+
+	page     *shm.Memory
+	sleeping *atomic.Uint32 // in page; read by applications
+
+	wake    int // eventfd; written by any goroutine
+	stopped chan struct{}
+	notify  func([]nic.CauseRecord)
+	caused  uint64
+
+	mu      sync.Mutex // guards queue and closed
+	queue   []*task
+	closed  bool
+	pending atomic.Bool // queue may not be empty
+}
+
+// task is a piece of work for the lane.
+type task struct {
+	run     func(now clock.Time)
+	done    chan struct{}
+	garbage []*shm.Memory // unmapped by who asked, which may take long
+}
+
+func newLane(cfg nic.Config, spin time.Duration) (*lane, error) {
+	l := &lane{
+		sessions: map[*session]struct{}{}, origin: time.Now(), spin: clock.Time(spin),
+		in:     make([]netio.Datagram, datagramBatch),
+		events: make([]unix.EpollEvent, eventsPerWait), watches: map[int32]watch{},
+		epoll: -1, wake: -1, stopped: make(chan struct{}), notices: map[netio.Port][]string{},
+	}
+	l.out[0].init()
+	l.out[1].init()
+	l.memory = &queueAllocator{lane: l}
+	cfg.Memory = l.memory
+	l.nic = nic.New(cfg)
+	var err error
+	if l.page, err = shm.CreateReadOnly("rnic-lane", abi.LanePageBytes); err != nil {
+		return nil, err
+	}
+	l.sleeping = ring.Word(l.page.Bytes(), abi.OffLaneSleeping)
+	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		l.release()
+		return nil, fmt.Errorf("daemon: make an epoll set: %w", err)
+	}
+	if l.wake, err = shm.EventFD(); err != nil {
+		l.release()
+		return nil, err
+	}
+	if err := l.addWatch(l.wake, unix.EPOLLIN, watch{kind: watchWake}); err != nil {
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// attach gives the lane a port before it runs.
+func (l *lane) attach(port netio.Port, which *netio.Port) error {
+	*which = port
+	for _, fd := range port.FDs() {
+		// EPOLLERR is always watched.
+		if err := l.addWatch(fd, unix.EPOLLIN, watch{kind: watchPort, port: port}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release closes what newLane and attach opened. The lane does not run (any more).
+func (l *lane) release() {
+	for _, p := range []netio.Port{l.wire, l.mirror} {
+		if p != nil {
+			_ = p.Close()
+		}
+	}
+	for _, fd := range []int{l.epoll, l.wake} {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+	l.page.Release()
+}
+
+// do lets the lane run f and waits for it. It reports false when the lane has ended; then f did
+// not run.
+func (l *lane) do(f func(now clock.Time)) bool {
+	t := &task{run: f, done: make(chan struct{})}
+	if !l.submit(t) {
+		return false
+	}
+	<-t.done
+	for _, m := range t.garbage {
+		m.Release()
+	}
+	return true
+}
+
+func (l *lane) submit(t *task) bool {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return false
+	}
+	l.queue = append(l.queue, t)
+	l.pending.Store(true)
+	l.mu.Unlock()
+	// As with a doorbell: the lane announces its sleep before it looks at pending once more.
+	if l.sleeping.Load() != 0 {
+		_ = shm.Kick(l.wake)
+	}
+	return true
+}
+
+// now is the NIC's clock: nanoseconds since the lane was made.
+func (l *lane) now() clock.Time { return clock.Time(time.Since(l.origin)) }
+
+// run is the lane's goroutine. It ends after stop.
+func (l *lane) run() {
+	runtime.LockOSThread() // never unlocked: the thread, with its priority, ends here
+	defer close(l.stopped)
+	// A higher priority keeps latency low beside programs that spin; without the right to it (root
+	// or RLIMIT_NICE) the lane is an ordinary thread.
+	l.stats.prioritised = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20) == nil
+	debug.SetPanicOnFault(true)
+	for l.isOpen() {
+		l.turnUntilFault()
+	}
+}
+
+// stop ends the lane; tasks that wait are run before.
+func (l *lane) stop() {
+	l.mu.Lock()
+	l.closed = true
+	l.pending.Store(true)
+	l.mu.Unlock()
+	_ = shm.Kick(l.wake)
+	<-l.stopped
+}
+
+func (l *lane) isOpen() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.closed || len(l.queue) > 0
+}
+
+// turnUntilFault runs turns. A fault in mapped memory of an application ends that application's
+// session and no more: seals keep it from truncating its memory, but the kernel can still run out
+// of pages for it.
+func (l *lane) turnUntilFault() {
+	defer func() {
+		if x := recover(); x != nil {
+			l.survive(x)
+		}
+	}()
+	for {
+		if l.pending.Load() {
+			l.runTasks()
+			if !l.isOpen() {
+				return
+			}
+		}
+		now := l.now()
+		if l.turn(now) {
+			l.rested = now
+			if now-l.looked > clock.Time(glance) {
+				l.wait(now, 0)
+			}
+			continue
+		}
+		l.idle(now)
+	}
+}
+
+// runTasks executes waiting requests in order.
+func (l *lane) runTasks() {
+	for range tasksPerTurn {
+		l.mu.Lock()
+		if len(l.queue) == 0 {
+			l.pending.Store(l.closed)
+			l.mu.Unlock()
+			return
+		}
+		t := l.queue[0]
+		l.queue = l.queue[1:]
+		l.mu.Unlock()
+		l.runTask(t)
+	}
+}
+
+func (l *lane) runTask(t *task) {
+	defer func() { // also when a fault ends it
+		t.garbage, l.memory.garbage = l.memory.garbage, nil
+		close(t.done)
+	}()
+	t.run(l.now())
+}
+
+// turn does a bounded piece of everything and reports whether there was anything to do.
+func (l *lane) turn(now clock.Time) bool {
+	l.stats.turns++
+	worked := l.receive(now)
+	if l.nic.HandleDoorbells(now) {
+		worked = true
+	}
+	if l.nic.PollTimeout() <= now {
+		l.nic.HandleTimeout(now)
+		worked = true
+	}
+	if l.transmit(now) {
+		worked = true
+	}
+	l.deliverEvents()
+	l.reportCauses()
+	return worked
+}
+
+// idle looks for work a little longer, then sleeps.
+func (l *lane) idle(now clock.Time) {
+	if now-l.rested < l.spin {
+		if now-l.looked > clock.Time(glance) {
+			l.wait(now, 0)
+		} else {
+			yield()
+		}
+		return
+	}
+	l.sleep(now)
+}
+
+// sleep waits in the kernel. Sequentially consistent stores order the announcement before the last
+// look: who rang before it is seen here, who rings after it sees the announcement and kicks.
+func (l *lane) sleep(now clock.Time) {
+	l.sleeping.Store(1)
+	if l.pending.Load() || l.nic.HandleDoorbells(now) {
+		l.sleeping.Store(0)
+		l.rested = now
+		return
+	}
+	timeout := l.deadline()
+	if timeout != clock.Never {
+		timeout = max(timeout-now, 0)
+	}
+	l.stats.sleeps++
+	l.wait(now, timeout)
+	l.sleeping.Store(0)
+	l.rested = l.now()
+}
+
+// wait asks epoll and acts on the answer.
+func (l *lane) wait(now, timeout clock.Time) {
+	l.looked = now
+	n, err := epollWait(l.epoll, l.events, timeout)
+	if err != nil {
+		panic(err) // the set is ours and valid: without it the lane would spin blindly
+	}
+	l.heed(l.events[:n])
+}
+
+// deadline is when the lane has to be awake.
+func (l *lane) deadline() clock.Time {
+	if l.nic.HasWork() {
+		return 0
+	}
+	at := l.nic.PollTimeout()
+	for i, p := range []netio.Port{l.wire, l.mirror} {
+		if p != nil {
+			at = min(at, p.NextDeadline(), l.out[i].retryAt)
+		}
+	}
+	return at
+}
+
+// reportCauses hands new errors of QPs to the log.
+func (l *lane) reportCauses() {
+	records := l.nic.Causes(l.caused)
+	if len(records) == 0 {
+		return
+	}
+	l.caused = records[len(records)-1].Number
+	l.notify(records)
+}

@@ -1,0 +1,159 @@
+package daemon
+
+import (
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/nic"
+	"github.com/softrnic/softrnic/internal/shm"
+)
+
+// foreignMapsMax bounds the memfds of one application that the NIC keeps mapped: the kernel allows
+// a process 65530 mappings by default, and others want some too. What finds no room is reached as
+// process memory, more slowly.
+const foreignMapsMax = 2048
+
+// queueAllocator makes the memory of queues (nic.Allocator). Lane.
+type queueAllocator struct {
+	lane    *lane
+	owner   *session // of the request that the lane executes
+	garbage []*shm.Memory
+}
+
+// queueMemory is one queue, shared with the application of a session.
+type queueMemory struct {
+	*shm.Memory
+	allocator *queueAllocator
+	owner     *session
+}
+
+// Alloc implements nic.Allocator.
+func (a *queueAllocator) Alloc(bytes int) (nic.Shared, error) {
+	m, err := shm.Create("rnic-queue", bytes)
+	if err != nil {
+		return nil, err
+	}
+	q := &queueMemory{Memory: m, allocator: a, owner: a.owner}
+	if a.owner != nil {
+		a.owner.queues[q] = struct{}{}
+	}
+	return q, nil
+}
+
+// Release implements nic.Shared. The unmapping is left to who asked for it.
+func (q *queueMemory) Release() {
+	if q.owner != nil {
+		delete(q.owner.queues, q)
+	}
+	q.allocator.garbage = append(q.allocator.garbage, q.Memory)
+}
+
+// foreignMap is a memfd of an application, mapped once however many regions lie in it.
+type foreignMap struct {
+	*shm.Memory
+	key   foreignKey
+	users int
+}
+
+type foreignKey struct {
+	shm.Identity
+	writable bool
+}
+
+// foreignMaps are the mappings of one session. Its goroutine only, except ranges.
+type foreignMaps struct {
+	byKey map[foreignKey]*foreignMap
+	byMR  map[uint32][]*foreignMap
+}
+
+// get returns the mapping of a checked memfd with one more user, or nil where there can be none.
+func (f *foreignMaps) get(file *shm.Foreign, writable bool) *foreignMap {
+	key := foreignKey{file.Identity, writable}
+	m := f.byKey[key]
+	if m != nil && uint64(len(m.Bytes())) >= file.Size {
+		m.users++
+		return m
+	}
+	// A memfd that has grown is mapped anew; regions in the old mapping keep it.
+	if len(f.byKey) >= foreignMapsMax {
+		return nil
+	}
+	mapped, err := file.Map(writable)
+	if err != nil {
+		return nil
+	}
+	m = &foreignMap{Memory: mapped, key: key, users: 1}
+	f.byKey[key] = m
+	return m
+}
+
+// put gives mappings back.
+func (f *foreignMaps) put(maps []*foreignMap) {
+	for _, m := range maps {
+		m.users--
+		if m.users > 0 {
+			continue
+		}
+		if f.byKey[m.key] == m {
+			delete(f.byKey, m.key)
+		}
+		m.Release()
+	}
+}
+
+// release unmaps everything. The NIC has no region of the session any more.
+func (f *foreignMaps) release() {
+	for _, maps := range f.byMR {
+		f.put(maps)
+	}
+	f.byMR = nil
+}
+
+// holds reports whether a fault address lies in memory shared with the session. Lane.
+func (s *session) holds(addr uintptr) bool {
+	in := func(b []byte) bool {
+		at := shm.AddressOf(b)
+		return addr >= at && addr-at < uintptr(len(b))
+	}
+	if s.bells != nil && in(s.bells.Bytes()) {
+		return true
+	}
+	for q := range s.queues {
+		if in(q.Bytes()) {
+			return true
+		}
+	}
+	for _, segs := range s.mapped {
+		for i := range segs {
+			if in(segs[i].Mapped) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// survive ends the session in whose memory the lane faulted. Any other panic is a bug of ours.
+func (l *lane) survive(x any) {
+	fault, ok := x.(interface{ Addr() uintptr })
+	if !ok {
+		panic(x)
+	}
+	for s := range l.sessions {
+		if s.holds(fault.Addr()) {
+			l.stats.evicted++
+			s.hangUp("its shared memory could not be accessed (SIGBUS)")
+			s.closeContext(l.now())
+			return
+		}
+	}
+	panic(x)
+}
+
+// segmentsOf is kept per region for holds; only mapped ones matter.
+func segmentsOf(segs []mem.Segment) []mem.Segment {
+	for i := range segs {
+		if segs[i].Mapped != nil {
+			return segs
+		}
+	}
+	return nil
+}

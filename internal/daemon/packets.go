@@ -1,0 +1,234 @@
+package daemon
+
+import (
+	"slices"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/netio"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
+	"github.com/softrnic/softrnic/internal/wire/roce"
+)
+
+const (
+	// packetBytesMax holds the longest headers, payload, pad and the trailer.
+	packetBytesMax = ib.HeadersLenMax + 4096 + 3 + netio.TrailerBytes
+	// retryDelay is when a full socket is tried again.
+	retryDelay = 100 * time.Microsecond
+	// blockedMax is how long packets wait for a full socket. After that they are dropped, as a
+	// full queue of an adapter would: traffic that stays on this NIC must not wait for them.
+	blockedMax = 2 * time.Millisecond
+	// unreachableMax bounds the peers that one turn reports as unreachable.
+	unreachableMax = 16
+)
+
+// laneStats counts what neither the NIC nor the ports count.
+type laneStats struct {
+	turns, sleeps  uint64
+	prioritised    bool
+	looped         uint64 // packets that stayed on this NIC
+	malformed      uint64 // headers that do not parse
+	badOpcode      uint64
+	notForUs       uint64 // for an address that is not in the GID table
+	spoofed        uint64 // from the wire, but with a source address of our own
+	withoutNetwork uint64 // for another host, from a NIC without a network
+	blocked        uint64 // dropped because the socket stayed full
+	lostEvents     uint64 // asynchronous events that a program did not fetch
+	evicted        uint64 // sessions ended for a fault in their memory
+	gidsLeftOut    uint64 // addresses that found no place in the GID table now
+}
+
+// outgoing is a batch of packets for one port.
+type outgoing struct {
+	batch   []netio.Datagram
+	store   [][]byte
+	first   int        // batch[first:count] is not sent yet
+	count   int        //
+	since   clock.Time // when the port became full
+	retryAt clock.Time // Never unless the port is full
+}
+
+func (o *outgoing) init() {
+	o.retryAt = clock.Never
+	o.batch = make([]netio.Datagram, datagramBatch)
+	o.store = make([][]byte, datagramBatch)
+	for i := range o.store {
+		o.store[i] = make([]byte, packetBytesMax)
+	}
+}
+
+// heatUp makes the next turns ask the ports for packets.
+func (l *lane) heatUp() { l.hot = l.now().Add(hotTime) }
+
+// receive takes packets off the ports.
+func (l *lane) receive(now clock.Time) bool {
+	worked := false
+	if l.wire != nil {
+		l.wire.Poll(now)
+		if now < l.hot || l.wire.NextDeadline() <= now {
+			worked = l.receiveFrom(now, l.wire, false)
+		}
+	}
+	if l.mirror != nil {
+		l.mirror.Poll(now)
+		worked = l.receiveFrom(now, l.mirror, true) || worked
+	}
+	return worked
+}
+
+func (l *lane) receiveFrom(now clock.Time, p netio.Port, own bool) bool {
+	worked := false
+	for range batchesPerTurn {
+		n, err := p.Receive(l.in)
+		if err != nil || n == 0 {
+			return worked // a receive error is counted by the port
+		}
+		for i := range l.in[:n] {
+			l.handleDatagram(now, &l.in[i], own)
+		}
+		worked = true
+		l.hot = now.Add(hotTime)
+		if n < len(l.in) {
+			break
+		}
+	}
+	return worked
+}
+
+// handleDatagram gives one datagram to the NIC. own says that it came from this NIC.
+func (l *lane) handleDatagram(now clock.Time, d *netio.Datagram, own bool) {
+	p := &l.rx
+	payload, err := p.Headers.Parse(d.Buf)
+	if err != nil {
+		l.stats.malformed++
+		if err == ib.ErrOpcode { //nolint:errorlint // a sentinel, on the path of every packet
+			l.stats.badOpcode++
+		}
+		return
+	}
+	p.Payload = payload
+	p.Address = ibt.Address{
+		SGID: rdma.GIDFromAddr(d.Path.Src), DGID: rdma.GIDFromAddr(d.Path.Dst),
+		FlowLabel: d.Path.FlowLabel, Flow: d.Path.SrcPort, TrafficClass: d.Path.TrafficClass,
+		HopLimit: d.Path.HopLimit, Port: 1,
+	}
+	if !l.nic.IsLocal(p.DGID) {
+		l.stats.notForUs++
+		return
+	}
+	if !own && (d.Path.Src.IsLoopback() || l.nic.IsLocal(p.SGID)) {
+		// Packets between programs of this NIC never use the socket: this one is from a program
+		// that poses as one of them.
+		l.stats.spoofed++
+		return
+	}
+	l.nic.HandlePacket(now, p)
+}
+
+// transmit moves what the NIC wants to send.
+func (l *lane) transmit(now clock.Time) bool {
+	if !l.flush(now, l.wire, &l.out[0]) || !l.flush(now, l.mirror, &l.out[1]) {
+		return false
+	}
+	sent := 0
+	for ; sent < transmitPerTurn && l.nic.PollTransmit(now, &l.tx); sent++ {
+		if !l.route(now) {
+			break
+		}
+	}
+	l.flush(now, l.wire, &l.out[0])
+	l.flush(now, l.mirror, &l.out[1])
+	for _, gid := range l.gone {
+		l.nic.HandleUnreachable(now, gid)
+	}
+	l.gone = l.gone[:0]
+	return sent > 0
+}
+
+// route sends l.tx on its way. It reports false when no more packets can be taken now.
+func (l *lane) route(now clock.Time) bool {
+	port, o := l.wire, &l.out[0]
+	if l.nic.IsLocal(l.tx.DGID) {
+		if l.mirror == nil {
+			// By reference: the payload is still the sender's memory.
+			l.stats.looped++
+			l.nic.HandlePacket(now, &l.tx)
+			return true
+		}
+		port, o = l.mirror, &l.out[1]
+	}
+	if port == nil {
+		l.stats.withoutNetwork++
+		l.markUnreachable(l.tx.DGID)
+		return true
+	}
+	l.stage(o)
+	if o.count < len(o.batch) {
+		return true
+	}
+	return l.flush(now, port, o)
+}
+
+// stage serialises l.tx.
+func (l *lane) stage(o *outgoing) {
+	p := &l.tx
+	b := p.Headers.Append(o.store[o.count][:0])
+	b = append(b, p.Payload...)
+	b = ib.AppendPad(b, p.Headers.BTH.PadCount)
+	d := &o.batch[o.count]
+	*d = netio.Datagram{Buf: b, Path: roce.Path{
+		Src: p.SGID.Addr(), Dst: p.DGID.Addr(), FlowLabel: p.FlowLabel, SrcPort: p.Flow,
+		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, DF: true,
+	}}
+	if d.Path.Dst.IsLinkLocalUnicast() || d.Path.Dst.IsMulticast() {
+		d.Interface = l.gids.ifIndexOf(p.SGID)
+	}
+	o.count++
+}
+
+// flush sends a batch and reports whether it is empty now.
+func (l *lane) flush(now clock.Time, p netio.Port, o *outgoing) bool {
+	if o.first == o.count {
+		return true
+	}
+	if o.retryAt != clock.Never && now < o.retryAt {
+		return false
+	}
+	sent, err := p.Send(o.batch[o.first:o.count])
+	o.first += sent
+	if err != nil || o.first == o.count {
+		// A port that fails for good is like a cable that is cut: packets are lost.
+		l.stats.blocked += uint64(o.count - o.first)
+		o.first, o.count, o.retryAt = 0, 0, clock.Never
+		return true
+	}
+	if o.retryAt == clock.Never || sent > 0 {
+		o.since = now
+	}
+	o.retryAt = now.Add(retryDelay)
+	if now-o.since > clock.Time(blockedMax) {
+		l.stats.blocked += uint64(o.count - o.first)
+		o.first, o.count, o.retryAt = 0, 0, clock.Never
+		return true
+	}
+	return false
+}
+
+// markUnreachable remembers a peer for the end of the turn: the NIC must not be told while it is
+// being polled.
+func (l *lane) markUnreachable(gid rdma.GID) {
+	if len(l.gone) < unreachableMax && !slices.Contains(l.gone, gid) {
+		l.gone = append(l.gone, gid)
+	}
+}
+
+// collectUnreachable asks a port which hosts answered that they have no NIC.
+func (l *lane) collectUnreachable(p netio.Port) {
+	for _, u := range p.Unreachable() {
+		if u.NoPort {
+			l.markUnreachable(rdma.GIDFromAddr(u.Addr))
+		}
+	}
+}

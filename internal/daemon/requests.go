@@ -1,0 +1,336 @@
+package daemon
+
+import (
+	"fmt"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/ctl"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/nic"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/shm"
+	"golang.org/x/sys/unix"
+)
+
+// handler executes one kind of request.
+type handler func(s *session, m *ctl.Message) (reply, *rdma.Refusal)
+
+// anytimeOps need no open device.
+var anytimeOps = map[abi.Op]handler{
+	abi.OpListDevices: (*session).listDevices,
+	abi.OpOpenDevice:  (*session).openDevice,
+	abi.OpStatus:      (*session).status,
+	abi.OpShutdown:    (*session).shutdown,
+}
+
+//tidy:table
+var contextOps = map[abi.Op]handler{
+	abi.OpQueryDevice: (*session).queryDevice,
+	abi.OpQueryPort: command(func(s *session, req *abi.PortReq, _ clock.Time) ([]byte, *rdma.Refusal) {
+		rsp, r := s.context.PortAttr(req.Port)
+		return ctl.Bytes(&rsp), r
+	}),
+	abi.OpQueryGIDTable: (*session).queryGIDTable,
+	abi.OpQueryPKey: command(func(s *session, req *abi.PortReq, _ clock.Time) ([]byte, *rdma.Refusal) {
+		rsp, r := s.context.PKey(req.Port, req.Index)
+		return ctl.Bytes(&rsp), r
+	}),
+	abi.OpAllocPD: command(func(s *session, _ *struct{}, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return handle(s.context.AllocPD())
+	}),
+	abi.OpDeallocPD: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.DeallocPD(req.Handle)
+	}),
+	abi.OpRegMR:              (*session).regMR,
+	abi.OpDeregMR:            (*session).deregMR,
+	abi.OpCreateCompChannel:  (*session).createChannel,
+	abi.OpDestroyCompChannel: (*session).destroyChannel,
+	abi.OpCreateCQ: queueCommand(func(s *session, req *abi.CreateCQReq, _ clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
+		rsp, shared, r := s.context.CreateCQ(req)
+		return ctl.Bytes(&rsp), shared, r
+	}),
+	abi.OpDestroyCQ: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.DestroyCQ(req.Handle)
+	}),
+	abi.OpCreateQP: queueCommand(func(s *session, req *abi.CreateQPReq, now clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
+		rsp, shared, r := s.context.CreateQP(now, req)
+		return ctl.Bytes(&rsp), shared, r
+	}),
+	abi.OpModifyQP: command(func(s *session, req *abi.ModifyQPReq, now clock.Time) ([]byte, *rdma.Refusal) {
+		attr, r := s.context.ModifyQP(now, req)
+		return ctl.Bytes(&attr), r
+	}),
+	abi.OpQueryQP: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		attr, r := s.context.QueryQP(req.Handle)
+		return ctl.Bytes(&attr), r
+	}),
+	abi.OpDestroyQP: command(func(s *session, req *abi.HandleMsg, now clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.DestroyQP(now, req.Handle)
+	}),
+	abi.OpCreateAH: command(func(s *session, req *abi.CreateAHReq, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return handle(s.context.CreateAH(req))
+	}),
+	abi.OpDestroyAH: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.DestroyAH(req.Handle)
+	}),
+	abi.OpCreateSRQ: queueCommand(func(s *session, req *abi.CreateSRQReq, _ clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
+		rsp, shared, r := s.context.CreateSRQ(req)
+		return ctl.Bytes(&rsp), shared, r
+	}),
+	abi.OpModifySRQ: command(func(s *session, req *abi.SRQAttr, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.ModifySRQ(req)
+	}),
+	abi.OpQuerySRQ: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		rsp, r := s.context.QuerySRQ(req.Handle)
+		return ctl.Bytes(&rsp), r
+	}),
+	abi.OpDestroySRQ: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.DestroySRQ(req.Handle)
+	}),
+}
+
+// execute finds the handler of a request.
+func (s *session) execute(m *ctl.Message) (reply, *rdma.Refusal) {
+	if h := anytimeOps[m.Op]; h != nil {
+		return h(s, m)
+	}
+	h := contextOps[m.Op]
+	switch {
+	case h == nil && m.Op == abi.OpHello:
+		return reply{}, rdma.Refuse(unix.EPROTO, "hello was said before")
+	case h == nil:
+		return reply{}, rdma.Refuse(unix.EOPNOTSUPP, m.Op.String()+" is unknown to this NIC")
+	case s.bells == nil:
+		return reply{}, rdma.Refuse(unix.EPROTO, m.Op.String()+" before "+abi.OpOpenDevice.String())
+	}
+	return h(s, m)
+}
+
+func badBody(m *ctl.Message) *rdma.Refusal {
+	return rdma.Refuse(unix.EINVAL, fmt.Sprintf("%v: a body of %d bytes is not what it takes",
+		m.Op, len(m.Body)))
+}
+
+// command makes a handler of a call that the lane executes: one structure in, one out.
+func command[Req any](f func(*session, *Req, clock.Time) ([]byte, *rdma.Refusal)) handler {
+	return func(s *session, m *ctl.Message) (reply, *rdma.Refusal) {
+		req := new(Req)
+		if !ctl.Decode(m.Body, req) {
+			return reply{}, badBody(m)
+		}
+		var body []byte
+		var refusal *rdma.Refusal
+		if r := s.do(func(now clock.Time) { body, refusal = f(s, req, now) }); r != nil {
+			return reply{}, r
+		}
+		return reply{body: body}, refusal
+	}
+}
+
+// queueCommand is command for a call that makes a queue, whose memory goes with the reply.
+func queueCommand[Req any](
+	f func(*session, *Req, clock.Time) ([]byte, nic.Shared, *rdma.Refusal),
+) handler {
+	return func(s *session, m *ctl.Message) (reply, *rdma.Refusal) {
+		req := new(Req)
+		if !ctl.Decode(m.Body, req) {
+			return reply{}, badBody(m)
+		}
+		var body []byte
+		var refusal *rdma.Refusal
+		fd := -1
+		r := s.do(func(now clock.Time) {
+			var shared nic.Shared
+			body, shared, refusal = f(s, req, now)
+			if q, ok := shared.(*queueMemory); ok && refusal == nil {
+				fd = q.TakeFD()
+			}
+		})
+		switch {
+		case r != nil:
+			return reply{}, r
+		case refusal != nil:
+			return reply{}, refusal
+		}
+		return reply{body: body, fds: []int{fd}}, nil
+	}
+}
+
+// handle is the body of a reply that names a new object.
+func handle(h uint32, r *rdma.Refusal) ([]byte, *rdma.Refusal) {
+	return ctl.Bytes(&abi.HandleMsg{Handle: h}), r
+}
+
+func (s *session) queryDevice(m *ctl.Message) (reply, *rdma.Refusal) {
+	if len(m.Body) != 0 {
+		return reply{}, badBody(m)
+	}
+	var rsp abi.DeviceAttr
+	r := s.do(func(clock.Time) { rsp = s.context.DeviceAttr() })
+	return reply{body: ctl.Bytes(&rsp)}, r
+}
+
+func (s *session) queryGIDTable(m *ctl.Message) (reply, *rdma.Refusal) {
+	// A body is tolerated: the table of port 1 is the only one.
+	var list []abi.GIDEntry
+	r := s.do(func(clock.Time) { list = s.context.GIDTable() })
+	return reply{body: ctl.ListBytes(list)}, r
+}
+
+// createChannel makes a pipe; the program gets the read end.
+func (s *session) createChannel(*ctl.Message) (reply, *rdma.Refusal) {
+	read, write, err := shm.Pipe()
+	if err != nil {
+		return reply{}, rdma.Refuse(unix.EMFILE, err.Error())
+	}
+	var body []byte
+	var refusal *rdma.Refusal
+	r := s.do(func(clock.Time) {
+		var h uint32
+		if h, refusal = s.context.CreateChannel(); refusal == nil {
+			s.channels[h] = &outbox{lane: s.daemon.lane, fd: write}
+			body, _ = handle(h, nil)
+		}
+	})
+	if r == nil {
+		r = refusal
+	}
+	if r != nil {
+		_, _ = unix.Close(read), unix.Close(write)
+		return reply{}, r
+	}
+	return reply{body: body, fds: []int{read}}, nil
+}
+
+func (s *session) destroyChannel(m *ctl.Message) (reply, *rdma.Refusal) {
+	var req abi.HandleMsg
+	if !ctl.Decode(m.Body, &req) {
+		return reply{}, badBody(m)
+	}
+	var refusal *rdma.Refusal
+	r := s.do(func(clock.Time) {
+		if refusal = s.context.DestroyChannel(req.Handle); refusal == nil {
+			s.channels[req.Handle].close()
+			delete(s.channels, req.Handle)
+		}
+	})
+	if r == nil {
+		r = refusal
+	}
+	return reply{}, r
+}
+
+// regMR registers memory: pieces that come as memfds are mapped, the others are probed, so that
+// what cannot work fails here and not at a peer's first access.
+func (s *session) regMR(m *ctl.Message) (reply, *rdma.Refusal) {
+	var req abi.RegMRReq
+	rest, ok := ctl.DecodeHead(m.Body, &req)
+	list, whole := ctl.DecodeList[abi.Segment](rest)
+	if !ok || !whole || uint32(len(list)) != req.NumSegments {
+		return reply{}, badBody(m)
+	}
+	if len(list) > limits.MaxMRSegments {
+		return reply{}, rdma.Refuse(unix.EINVAL,
+			fmt.Sprintf("%d segments; at most %d", len(list), limits.MaxMRSegments))
+	}
+	segs, maps, refusal := s.prepare(list, m.FDs, rdma.Access(req.Access))
+	if refusal != nil {
+		return reply{}, refusal
+	}
+	var rsp abi.RegMRRsp
+	r := s.do(func(clock.Time) {
+		if rsp, refusal = s.context.RegMR(&req, segs); refusal == nil {
+			s.mapped[rsp.Handle] = segmentsOf(segs)
+		}
+	})
+	if r == nil {
+		r = refusal
+	}
+	if r != nil {
+		s.maps.put(maps)
+		return reply{}, r
+	}
+	s.maps.byMR[rsp.Handle] = maps
+	return reply{body: ctl.Bytes(&rsp)}, nil
+}
+
+// prepare turns the segments of a request into memory that the NIC can use. On refusal nothing
+// stays mapped.
+func (s *session) prepare(list []abi.Segment, fds []int, access rdma.Access) (
+	[]mem.Segment, []*foreignMap, *rdma.Refusal,
+) {
+	var maps []*foreignMap
+	segs := make([]mem.Segment, len(list))
+	for i := range list {
+		piece := &list[i]
+		segs[i] = mem.Segment{Addr: piece.Addr, Length: piece.Length}
+		m, refusal := s.mapPiece(piece, fds, access)
+		if refusal == nil && m == nil {
+			refusal = s.probe(piece)
+		}
+		if refusal != nil {
+			s.maps.put(maps)
+			return nil, nil, refusal
+		}
+		if m != nil {
+			end := piece.FDOffset + piece.Length
+			segs[i].Mapped = m.Bytes()[piece.FDOffset:end:end]
+			maps = append(maps, m)
+		}
+	}
+	return segs, maps, nil
+}
+
+// mapPiece maps a piece that lies in a memfd; nil for one that is to be reached as process memory.
+func (s *session) mapPiece(piece *abi.Segment, fds []int, access rdma.Access) (
+	*foreignMap, *rdma.Refusal,
+) {
+	switch {
+	case piece.FD == -1:
+		return nil, nil
+	case piece.FD < 0 || int(piece.FD) >= len(fds):
+		return nil, rdma.Refuse(unix.EINVAL,
+			fmt.Sprintf("a segment names descriptor %d of %d", piece.FD, len(fds)))
+	case piece.Length == 0:
+		return nil, rdma.Refuse(unix.EINVAL, "a segment of no bytes")
+	}
+	file, err := shm.CheckForeign(fds[piece.FD])
+	if err != nil {
+		return nil, rdma.Refuse(unix.EINVAL, err.Error())
+	}
+	if !file.Covers(piece.FDOffset, piece.Length) {
+		return nil, rdma.Refuse(unix.EINVAL, fmt.Sprintf("a segment of %d bytes at %d lies outside"+
+			" its memfd of %d", piece.Length, piece.FDOffset, file.Size))
+	}
+	return s.maps.get(&file, access.Has(rdma.AccessLocalWrite)), nil
+}
+
+func (s *session) probe(piece *abi.Segment) *rdma.Refusal {
+	if s.space == nil {
+		return s.noSpace
+	}
+	return s.space.Probe(piece.Addr, piece.Length)
+}
+
+func (s *session) deregMR(m *ctl.Message) (reply, *rdma.Refusal) {
+	var req abi.HandleMsg
+	if !ctl.Decode(m.Body, &req) {
+		return reply{}, badBody(m)
+	}
+	var refusal *rdma.Refusal
+	r := s.do(func(clock.Time) {
+		if _, refusal = s.context.DeregMR(req.Handle); refusal == nil {
+			delete(s.mapped, req.Handle)
+		}
+	})
+	if r == nil {
+		r = refusal
+	}
+	if r == nil {
+		s.maps.put(s.maps.byMR[req.Handle])
+		delete(s.maps.byMR, req.Handle)
+	}
+	return reply{}, r
+}
