@@ -12,15 +12,15 @@ import (
 	"github.com/softrnic/softrnic/internal/ring"
 )
 
-// heap is an Allocator over Go memory that counts what is out.
-type heap struct{ live int }
+// arena is an Allocator over Go memory that counts what is out.
+type arena struct{ live int }
 
 type heapBlock struct {
-	heap *heap
+	heap *arena
 	b    []byte
 }
 
-func (h *heap) Alloc(n int) (Shared, error) {
+func (h *arena) Alloc(n int) (Shared, error) {
 	h.live++
 	words := make([]uint64, (n+7)/8) // 8-byte aligned, as mappings are
 	return &heapBlock{h, bytesOf(words)[:n]}, nil
@@ -33,7 +33,7 @@ func (b *heapBlock) Release()      { b.heap.live-- }
 type bench struct {
 	t     *testing.T
 	n     *NIC
-	heap  *heap
+	heap  *arena
 	now   clock.Time
 	c     *Context
 	pd    uint32
@@ -48,7 +48,7 @@ func gid(last byte) (g [16]byte) {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, heap: new(heap)}
+	b := &bench{t: t, heap: new(arena)}
 	b.n = New(Config{Name: "rnic0", NodeGUID: 0x1234, Secret: 42, Memory: b.heap, Version: "test"})
 	v6 := [16]byte{0: 0xfd, 15: 1}
 	b.n.SetPort(0, Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{
