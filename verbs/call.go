@@ -3,9 +3,10 @@ package verbs
 import (
 	"errors"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
-	"golang.org/x/sys/unix"
 )
 
 // request is one control request. op says in an error what was tried.

@@ -9,8 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/softrnic/softrnic/internal/abi"
 	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/abi"
 )
 
 // CompletionChannel delivers the events of one or more completion queues.

@@ -7,10 +7,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/shm"
-	"golang.org/x/sys/unix"
 )
 
 // Context is an open device. Everything that is made from it ends with it.

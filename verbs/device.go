@@ -9,10 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/shm"
-	"golang.org/x/sys/unix"
 )
 
 // DeviceInfo describes a device of a NIC.

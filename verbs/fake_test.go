@@ -7,12 +7,13 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 	"github.com/softrnic/softrnic/internal/shm"
-	"golang.org/x/sys/unix"
 )
 
 // fakeNIC answers the control protocol and leaves the queues to the test, which plays the NIC's

@@ -8,10 +8,11 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
-	"golang.org/x/sys/unix"
 )
 
 func TestPostSend_EveryField_ReachesTheQueue(t *testing.T) {

@@ -26,19 +26,23 @@ func TestStatusError_E08_E09_SaysWhatWhereAndWhy(t *testing.T) {
 			[]string{"request 42", "0x000011", "remote access error", "NAK: remote access", "wrong rkey"},
 		},
 		{
-			WC{Status: WCRetryExcErr, Evidence: Evidence(abi.VendorAckTimeout)}, ErrRetryExceeded,
+			WC{Status: WCRetryExcErr, Evidence: Evidence(abi.VendorAckTimeout)},
+			ErrRetryExceeded,
 			[]string{"transport retry counter", "did not answer", "not yet ready"},
 		},
 		{
-			WC{Status: WCRetryExcErr, Evidence: Evidence(abi.VendorNoNIC)}, ErrRetryExceeded,
+			WC{Status: WCRetryExcErr, Evidence: Evidence(abi.VendorNoNIC)},
+			ErrRetryExceeded,
 			[]string{"no NIC listens", "4791"},
 		},
 		{
-			WC{Status: WCRNRRetryExcErr, Evidence: Evidence(abi.VendorRNR)}, ErrRNRRetryExceeded,
+			WC{Status: WCRNRRetryExcErr, Evidence: Evidence(abi.VendorRNR)},
+			ErrRNRRetryExceeded,
 			[]string{"receiver-not-ready", "posted no receive"},
 		},
 		{
-			WC{Status: WCWRFlushErr, Evidence: Evidence(abi.VendorFlushed)}, ErrFlushed,
+			WC{Status: WCWRFlushErr, Evidence: Evidence(abi.VendorFlushed)},
+			ErrFlushed,
 			[]string{"flushed", "QP was in error"},
 		},
 		{WC{Status: WCFatalErr, Evidence: 200}, nil, []string{"fatal error", "0xc8"}},

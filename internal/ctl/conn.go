@@ -9,9 +9,10 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/limits"
-	"golang.org/x/sys/unix"
 )
 
 // ErrMalformed is wrapped for a message that breaks the framing: shorter than its header says, or

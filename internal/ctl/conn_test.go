@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
-	"golang.org/x/sys/unix"
 )
 
 func pair(t *testing.T) (*Client, *Conn) {

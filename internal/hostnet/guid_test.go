@@ -16,8 +16,11 @@ func TestEUI64_KnownMAC_IsModifiedEUI64(t *testing.T) {
 func TestNodeGUID_Cases_NeverZeroAndStable(t *testing.T) {
 	mac := MAC{0x02, 0xfc, 0, 0, 0, 1}
 	with := Snapshot{
-		Interfaces: []Interface{{Index: 1, Name: "lo"}, {Index: 2, MAC: MAC{2, 2, 2, 2, 2, 2}},
-			{Index: 3, MAC: mac}},
+		Interfaces: []Interface{
+			{Index: 1, Name: "lo"},
+			{Index: 2, MAC: MAC{2, 2, 2, 2, 2, 2}},
+			{Index: 3, MAC: mac},
+		},
 		Addresses: []Address{{Prefix: netip.MustParsePrefix("192.0.2.2/24"), Interface: 3}},
 	}
 	if got := NodeGUID(with, nil, 0); got != EUI64(mac) {
@@ -63,8 +66,10 @@ func TestSortAddresses_Mixed_RoutableFirstLoopbackLast(t *testing.T) {
 		list[i].Scope = scopeOf(list[i].Addr())
 	}
 	sortAddresses(list)
-	want := []string{"192.0.2.1", "2001:db8::1", "2001:db8::8", "198.51.100.1", "2001:db8::9",
-		"fe80::1", "127.0.0.1", "::1"}
+	want := []string{
+		"192.0.2.1", "2001:db8::1", "2001:db8::8", "198.51.100.1", "2001:db8::9",
+		"fe80::1", "127.0.0.1", "::1",
+	}
 	for i, a := range list {
 		if a.Addr().String() != want[i] {
 			t.Errorf("place %d: %v, want %s", i, a.Addr(), want[i])

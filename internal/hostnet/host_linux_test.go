@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/softrnic/softrnic/test/netnstest"
 	"github.com/vishvananda/netlink"
+
+	"github.com/softrnic/softrnic/test/netnstest"
 )
 
 func openIn(t *testing.T, n *netnstest.Namespace) *Host {

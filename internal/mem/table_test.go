@@ -6,9 +6,10 @@ import (
 	"syscall"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
-	"pgregory.net/rapid"
 )
 
 // sliceSpace is an address space backed by one slice that begins at base.

@@ -178,8 +178,15 @@ func TestForeign_Sealed_MapsAndCovers(t *testing.T) {
 		off, n uint64
 		want   bool
 	}{
-		{0, 10000, true}, {9999, 1, true}, {10000, 0, true}, {0, 10001, false}, {9999, 2, false},
-		{10001, 0, false}, {^uint64(0), 1, false}, {1, ^uint64(0), false}, {5, ^uint64(0) - 4, false},
+		{0, 10000, true},
+		{9999, 1, true},
+		{10000, 0, true},
+		{0, 10001, false},
+		{9999, 2, false},
+		{10001, 0, false},
+		{^uint64(0), 1, false},
+		{1, ^uint64(0), false},
+		{5, ^uint64(0) - 4, false},
 	} {
 		if f.Covers(c.off, c.n) != c.want {
 			t.Errorf("Covers(%d, %d) = %v", c.off, c.n, !c.want)

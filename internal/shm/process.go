@@ -8,8 +8,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/softrnic/softrnic/internal/rdma"
 	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/rdma"
 )
 
 var pageSize = os.Getpagesize()

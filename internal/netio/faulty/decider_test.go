@@ -69,8 +69,10 @@ func TestDecider_Chances_AsOftenAsAsked(t *testing.T) {
 		name               string
 		count, total, want float64
 	}{
-		{"lost", lost, n, profile.Loss}, {"doubled", doubled, left, profile.Dup},
-		{"damaged", damaged, left, profile.Corrupt}, {"reordered", reordered, left, profile.Reorder},
+		{"lost", lost, n, profile.Loss},
+		{"doubled", doubled, left, profile.Dup},
+		{"damaged", damaged, left, profile.Corrupt},
+		{"reordered", reordered, left, profile.Reorder},
 	} {
 		// Five standard deviations: the seed is fixed, so this either holds or does not.
 		if margin := 5 * math.Sqrt(c.total*c.want); math.Abs(c.count-c.total*c.want) > margin {

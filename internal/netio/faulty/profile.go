@@ -63,18 +63,24 @@ var fields = []field{
 	timeField("delay", func(p *Profile) *time.Duration { return &p.Delay }),
 	timeField("jitter", func(p *Profile) *time.Duration { return &p.Jitter }),
 	timeField("gap", func(p *Profile) *time.Duration { return &p.Gap }),
-	{"rate", "10gbit", func(p *Profile) string { return formatRate(p.Rate) },
-		func(p *Profile, text string) (err error) { p.Rate, err = parseRate(text); return err }},
-	{"seed", "7", func(p *Profile) string { return formatSeed(p.Seed) },
+	{
+		"rate", "10gbit", func(p *Profile) string { return formatRate(p.Rate) },
+		func(p *Profile, text string) (err error) { p.Rate, err = parseRate(text); return err },
+	},
+	{
+		"seed", "7", func(p *Profile) string { return formatSeed(p.Seed) },
 		func(p *Profile, text string) (err error) {
 			p.Seed, err = strconv.ParseUint(text, 10, 64)
 			return err
-		}},
-	{"direction", "tx or both", func(p *Profile) string { return formatDirection(p.Receive) },
+		},
+	},
+	{
+		"direction", "tx or both", func(p *Profile) string { return formatDirection(p.Receive) },
 		func(p *Profile, text string) (err error) {
 			p.Receive, err = parseDirection(text)
 			return err
-		}},
+		},
+	},
 }
 
 // Parse reads the text form: name=value pairs with commas between, each name at most once. Chances

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/softrnic/softrnic/internal/netio"
 	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/netio"
 )
 
 // Config says what the wire is like.

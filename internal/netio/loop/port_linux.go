@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"net/netip"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 	"github.com/softrnic/softrnic/internal/wire/roce"
-	"golang.org/x/sys/unix"
 )
 
 // reportsMax bounds reports that nobody fetches.

@@ -6,9 +6,10 @@ import (
 	"net/netip"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/wire/roce"
-	"golang.org/x/sys/unix"
 )
 
 var (

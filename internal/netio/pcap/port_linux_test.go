@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/gopacket/gopacket/pcapgo"
+
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/netio/loop"

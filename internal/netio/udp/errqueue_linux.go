@@ -4,8 +4,9 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	"github.com/softrnic/softrnic/internal/netio"
 	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/netio"
 )
 
 // unreachableMax bounds the reports of one call; the next call returns the rest.

@@ -6,10 +6,11 @@ import (
 	"net/netip"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/wire/roce"
-	"golang.org/x/sys/unix"
 )
 
 // Config says how to open a port. The zero value is right outside tests.

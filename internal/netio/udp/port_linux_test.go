@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/wire/roce"
 	"github.com/softrnic/softrnic/test/netnstest"
-	"golang.org/x/sys/unix"
 )
 
 var (
@@ -156,8 +157,10 @@ func TestPort_LoopbackOffloads_SameBytesArrive(t *testing.T) {
 				if addr == lo6 && !hasLoopback6(p) {
 					t.Skip("this host has no IPv6 loopback")
 				}
-				path := roce.Path{Src: addr, Dst: addr, SrcPort: 0xd123, HopLimit: 64,
-					TrafficClass: 0x6a}
+				path := roce.Path{
+					Src: addr, Dst: addr, SrcPort: 0xd123, HopLimit: 64,
+					TrafficClass: 0x6a,
+				}
 				list := message(path)
 				sent := clone(list)
 				sendAll(t, p, sent)
@@ -300,7 +303,7 @@ func TestPort_Garbage_CountedAndIgnored(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	const count = 200
 	for range count {
-		b := make([]byte, r.IntN(60000)>>(r.IntN(16)))
+		b := make([]byte, r.IntN(60000)>>r.IntN(16))
 		for i := range b {
 			b[i] = byte(r.Uint32())
 		}

@@ -4,9 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/wire/roce"
-	"golang.org/x/sys/unix"
 )
 
 const (

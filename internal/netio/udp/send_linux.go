@@ -3,10 +3,11 @@ package udp
 import (
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 	"github.com/softrnic/softrnic/internal/wire/roce"
-	"golang.org/x/sys/unix"
 )
 
 const (

@@ -6,8 +6,9 @@ import (
 	"math/rand/v2"
 	"net/netip"
 
-	"github.com/softrnic/softrnic/internal/netio"
 	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/netio"
 )
 
 const (

@@ -6,11 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/wire/roce"
 	"github.com/softrnic/softrnic/test/netnstest"
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 func mustLink(t testing.TB, n *netnstest.Namespace) netlink.Link {
@@ -82,8 +83,10 @@ func TestPort_FramesOnWire_T07_T09_ICRCRightWithIPIDSeen(t *testing.T) {
 		}
 		fd := tap(t, b)
 		p, q := openIn(t, a, Config{}), openIn(t, b, Config{})
-		path := roce.Path{Src: addrs[0], Dst: addrs[1], SrcPort: 0xc001, HopLimit: 33,
-			TrafficClass: 0x82}
+		path := roce.Path{
+			Src: addrs[0], Dst: addrs[1], SrcPort: 0xc001, HopLimit: 33,
+			TrafficClass: 0x82,
+		}
 		list := message(path)
 		sent := clone(list)
 		sendAll(t, p, sent)
