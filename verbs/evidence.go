@@ -21,7 +21,7 @@ var vendorText = [...]string{
 	abi.VendorAckTimeout:    "the peer did not answer within timeout × (retry_cnt + 1)",
 	abi.VendorSequence:      "packets kept getting lost: sequence NAKs used up retry_cnt",
 	abi.VendorRNR:           "the peer kept answering receiver-not-ready until rnr_retry was used up",
-	abi.VendorNoNIC:         "no NIC listens at the peer's address: its host answered port unreachable",
+	abi.VendorNoNIC:         "no NIC listens at the peer's address: it answered port unreachable",
 	abi.VendorLocalKey:      "an lkey is unknown, belongs to another PD, or lacks the right",
 	abi.VendorLocalBounds:   "a scatter/gather entry reaches outside its memory region",
 	abi.VendorLocalFault:    "the NIC could not read or write this process's memory",

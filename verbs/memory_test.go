@@ -136,5 +136,6 @@ func inspectRegion(fds []int, segment abi.Segment) fakeRegion {
 		return fakeRegion{segment: segment}
 	}
 	f, err := shm.CheckForeign(fds[0])
-	return fakeRegion{segment: segment, sealed: err == nil && f.Covers(segment.FDOffset, segment.Length)}
+	sealed := err == nil && f.Covers(segment.FDOffset, segment.Length)
+	return fakeRegion{segment: segment, sealed: sealed}
 }

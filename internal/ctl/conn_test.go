@@ -347,7 +347,8 @@ func TestListener_InTheWay_IsLeftAlone(t *testing.T) {
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(ListenConfig{Path: file}); err == nil || !strings.Contains(err.Error(), "socket") {
+	_, err := Listen(ListenConfig{Path: file})
+	if err == nil || !strings.Contains(err.Error(), "socket") {
 		t.Errorf("a file in the way: %v", err)
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != "mine" {
@@ -364,7 +365,8 @@ func TestListener_InTheWay_IsLeftAlone(t *testing.T) {
 		t.Errorf("a socket that is served: %v", err)
 	}
 	long := filepath.Join(dir, strings.Repeat("x", 120))
-	if _, err := Listen(ListenConfig{Path: long}); err == nil || !strings.Contains(err.Error(), "longer") {
+	_, err = Listen(ListenConfig{Path: long})
+	if err == nil || !strings.Contains(err.Error(), "longer") {
 		t.Errorf("long path: %v", err)
 	}
 	if _, err := Listen(ListenConfig{Path: other, Group: "no such group"}); err == nil {

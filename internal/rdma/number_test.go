@@ -51,13 +51,15 @@ func TestPKey_Matches(t *testing.T) {
 
 func TestMTU_BytesAndBack(t *testing.T) {
 	for n, want := range map[int]MTU{
-		0: 0, 255: 0, 256: MTU256, 1023: MTU512, 1024: MTU1024, 1436: MTU1024, 4096: MTU4096, 65000: MTU4096,
+		0: 0, 255: 0, 256: MTU256, 1023: MTU512, 1024: MTU1024, 1436: MTU1024,
+		4096: MTU4096, 65000: MTU4096,
 	} {
 		if got := MTUFromBytes(n); got != want {
 			t.Errorf("MTUFromBytes(%d) = %d, want %d", n, got, want)
 		}
 	}
-	if MTU(0).Bytes() != 0 || MTU(6).Bytes() != 0 || MTU4096.Bytes() != 4096 || MTU256.String() != "256" {
+	if MTU(0).Bytes() != 0 || MTU(6).Bytes() != 0 || MTU4096.Bytes() != 4096 ||
+		MTU256.String() != "256" {
 		t.Error("MTU bytes")
 	}
 }
@@ -70,7 +72,8 @@ func TestGID_AddressForms(t *testing.T) {
 	if g := GIDFromAddr(netip.MustParseAddr("fe80::1%eth0")); g.String() != "fe80::1" {
 		t.Errorf("zone kept: %v", g)
 	}
-	if !GIDFromAddr(netip.MustParseAddr("239.1.1.1")).IsMulticast() || v4.IsMulticast() || v4.IsZero() {
+	if !GIDFromAddr(netip.MustParseAddr("239.1.1.1")).IsMulticast() ||
+		v4.IsMulticast() || v4.IsZero() {
 		t.Error("multicast or zero")
 	}
 }

@@ -54,7 +54,8 @@ func TestMemory_Sealed_CannotChangeSize(t *testing.T) {
 			t.Errorf("truncate to %d: %v, want EPERM", size, err)
 		}
 	}
-	if _, err := unix.FcntlInt(uintptr(m.FD()), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE); err == nil {
+	_, err := unix.FcntlInt(uintptr(m.FD()), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE)
+	if err == nil {
 		t.Error("the other side could add a seal")
 	}
 }

@@ -154,7 +154,8 @@ func TestStructs_Fields_HavePaddingNowhere(t *testing.T) {
 
 func TestFieldName_SpellingsOfGo_BecomeC(t *testing.T) {
 	for in, want := range map[string]string{
-		"WRID": "wr_id", "NumSGE": "num_sge", "ImmOrRKey": "imm_or_rkey", "DLIDPathBits": "dlid_path_bits",
+		"WRID": "wr_id", "NumSGE": "num_sge", "ImmOrRKey": "imm_or_rkey",
+		"DLIDPathBits":    "dlid_path_bits",
 		"HCACoreClockKHz": "hca_core_clock_khz", "DestQPN": "dest_qpn", "SGIDIndex": "sgid_index",
 		"Reserved2": "reserved2", "CapFlags2": "cap_flags2", "CQE": "cqe", "IOVA": "iova",
 	} {
