@@ -1,0 +1,171 @@
+package daemon_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/softrnic/softrnic/internal/daemon"
+	"github.com/softrnic/softrnic/internal/netio/loop"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/verbs"
+)
+
+func exchange(t *testing.T, a, b *end) {
+	t.Helper()
+	n := a.mr.Len()
+	fill(a.mr.Bytes(), 1)
+	b.recv(1, 0, n)
+	a.post(verbs.SendWR{ID: 2, Opcode: rdma.WRSend, SGE: a.mr.SGE(0, n)})
+	a.ok()
+	if wc := b.ok(); wc.ID != 1 || wc.ByteLen != uint32(n) || !bytes.Equal(a.mr.Bytes(), b.mr.Bytes()) {
+		t.Errorf("SEND of %d bytes: %+v, equal %v", n, wc, bytes.Equal(a.mr.Bytes(), b.mr.Bytes()))
+	}
+	fill(a.mr.Bytes(), 2)
+	a.post(verbs.SendWR{
+		Opcode: rdma.WRWrite, SGE: a.mr.SGE(0, n), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+	})
+	a.ok()
+	if !bytes.Equal(a.mr.Bytes(), b.mr.Bytes()) {
+		t.Errorf("WRITE of %d bytes: memory differs", n)
+	}
+	fill(b.mr.Bytes(), 3)
+	a.post(verbs.SendWR{
+		Opcode: rdma.WRRead, SGE: a.mr.SGE(0, n), RemoteAddr: b.mr.Addr(), RKey: b.mr.RKey(),
+	})
+	a.ok()
+	if !bytes.Equal(a.mr.Bytes(), b.mr.Bytes()) {
+		t.Errorf("READ of %d bytes: memory differs", n)
+	}
+	if n < 16 {
+		return
+	}
+	binary.NativeEndian.PutUint64(b.mr.Bytes()[8:], 40)
+	a.post(verbs.SendWR{
+		Opcode: rdma.WRFetchAdd, SGE: a.mr.SGE(0, 8), RemoteAddr: b.mr.Addr() + 8,
+		RKey: b.mr.RKey(), CompareAdd: 2,
+	})
+	a.ok()
+	was := binary.NativeEndian.Uint64(a.mr.Bytes())
+	is := binary.NativeEndian.Uint64(b.mr.Bytes()[8:])
+	if was != 40 || is != 42 {
+		t.Errorf("FETCH_ADD: was %d, is %d", was, is)
+	}
+}
+
+func TestDaemon_SameNIC_AllOperationsMoveTheBytes(t *testing.T) {
+	d := startLocal(t)
+	for _, mapped := range []bool{true, false} {
+		for _, n := range []int{1, 64, 1024, 4097, 1 << 20} {
+			t.Run(fmt.Sprintf("mapped=%v/%d", mapped, n), func(t *testing.T) {
+				a, b := pair(t, d, n, mapped)
+				exchange(t, a, b)
+			})
+		}
+	}
+}
+
+func TestDaemon_FaultyNetwork_SameNICRecovers(t *testing.T) {
+	const fault = "loss=2%,dup=2%,reorder=2%,corrupt=1%,seed=5"
+	d := start(t, daemon.Config{Embedded: true, NoNetwork: true, Fault: fault})
+	a, b := pair(t, d, 1<<20, true)
+	exchange(t, a, b)
+	s, _ := d.Status()
+	if s.Fault == "" || s.Mirror == nil || s.Mirror.Counters["fault_lost"] == 0 ||
+		s.Mirror.Counters["rx_icrc_bad"] == 0 {
+		t.Errorf("no fault happened: %+v", s.Mirror)
+	}
+}
+
+// startWired starts two embedded NICs on a wire in memory.
+func startWired(t *testing.T, fault string) (a, b *daemon.Daemon) {
+	hub := loop.NewHub(loop.Config{})
+	wired := func(name, addr4, addr6 string) *daemon.Daemon {
+		addrs := []netip.Addr{netip.MustParseAddr(addr4), netip.MustParseAddr(addr6)}
+		port, err := hub.Open(name, addrs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return start(t, daemon.Config{
+			Embedded: true, Fault: fault, Wire: &daemon.Wire{Port: port, Addresses: addrs},
+		})
+	}
+	return wired("a", "192.0.2.1", "2001:db8::1"), wired("b", "192.0.2.2", "2001:db8::2")
+}
+
+func TestDaemon_TwoNICs_AllOperationsCrossTheWire(t *testing.T) {
+	da, db := startWired(t, "")
+	for _, n := range []int{1, 4096, 4097, 1 << 20} {
+		for gid := range 2 {
+			a := newEnd(t, open(t, da), rdma.QPTypeRC, n, true)
+			b := newEnd(t, open(t, db), rdma.QPTypeRC, n, false)
+			connectOn(t, a, b, gid)
+			exchange(t, a, b)
+		}
+	}
+	s, _ := da.Status()
+	if s.Network == nil || s.Network.Counters["rx_packets"] == 0 || s.Lane["looped_packets"] != 0 {
+		t.Errorf("packets did not cross the wire: %+v", s)
+	}
+}
+
+func TestDaemon_TwoNICsOnBadWire_Recover(t *testing.T) {
+	da, db := startWired(t, "loss=1%,reorder=1%,dup=1%,corrupt=1%,delay=50us,jitter=20us,seed=3")
+	a := newEnd(t, open(t, da), rdma.QPTypeRC, 300000, true)
+	b := newEnd(t, open(t, db), rdma.QPTypeRC, 300000, true)
+	connectOn(t, a, b, 0)
+	exchange(t, a, b)
+}
+
+// connectOn connects by the GIDs at an index.
+func connectOn(t *testing.T, a, b *end, index int) {
+	t.Helper()
+	endpoint := func(e *end) verbs.Endpoint {
+		gids, err := e.ctx.GIDs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := e.qp.EndpointOn(gids[index])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	toA, toB := endpoint(a), endpoint(b)
+	if err := errors.Join(a.qp.ConnectTo(toB), b.qp.ConnectTo(toA)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDaemon_Lifecycle_LeaksNothing(t *testing.T) {
+	settled(t, func() {
+		d, err := daemon.Start(t.Context(), daemon.Config{Embedded: true, NoNetwork: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, mapped := range []bool{true, false} {
+			a, b := pair(t, d, 5000, mapped)
+			exchange(t, a, b)
+			_, _ = a.ctx.Close(), b.ctx.Close()
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestDaemon_ContextClosed_ObjectsVanish(t *testing.T) {
+	d := startLocal(t)
+	settled(t, func() {
+		a, b := pair(t, d, 1<<16, true)
+		exchange(t, a, b)
+		_, _ = a.ctx.Close(), b.ctx.Close()
+		eventually(t, "no context", func() bool {
+			s, _ := d.Status()
+			return len(s.Contexts) == 0 && s.Connections == 0
+		})
+	})
+}
