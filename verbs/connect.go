@@ -73,6 +73,14 @@ func (e Endpoint) String() string {
 	return string(text)
 }
 
+// SetPSN chooses where the packets of this side begin; it is random otherwise. Call it before
+// Endpoint.
+func (q *QP) SetPSN(psn PSN) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.psn = psn & rdma.PSNMask
+}
+
 // Endpoint returns this side's half of a connection: port 1, and its first GID.
 func (q *QP) Endpoint() (Endpoint, error) {
 	gids, err := q.pd.ctx.GIDs()
@@ -99,7 +107,7 @@ func (q *QP) EndpointOn(g GIDEntry) (Endpoint, error) {
 		return Endpoint{}, err
 	}
 	e := Endpoint{
-		QPN: q.qpn, PSN: q.psn, GID: g.GID, MTU: port.ActiveMTU,
+		QPN: q.qpn, GID: g.GID, MTU: port.ActiveMTU,
 		Port: uint8(g.Port), GIDIndex: uint8(g.Index),
 	}
 	if q.cfg.Type == rdma.QPTypeUD {
@@ -107,6 +115,7 @@ func (q *QP) EndpointOn(g GIDEntry) (Endpoint, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	e.PSN = q.psn
 	q.local = &e
 	return e, nil
 }

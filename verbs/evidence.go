@@ -83,6 +83,8 @@ func (e *StatusError) LikelyCause() string {
 		return "likely cause: the memory was unmapped after it was registered"
 	case abi.VendorNoRoute:
 		return "likely cause: an address change; read the GID table again"
+	case abi.VendorRemoteRights:
+		return "likely cause: the peer uses a wrong or stale rkey, or one that lacks the right"
 	case abi.VendorRDAtomic:
 		return "likely cause: max_rd_atomic of the requester exceeds the responder's" +
 			" max_dest_rd_atomic, or is 0"

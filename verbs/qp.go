@@ -60,7 +60,6 @@ type QP struct {
 	handle uint32
 	qpn    QPN
 	cfg    QPConfig
-	psn    PSN // where this side's packets begin, for Endpoint
 	state  *atomic.Uint32
 	sq     sendQueue
 	rq     *recvQueue // nil with an SRQ
@@ -68,6 +67,7 @@ type QP struct {
 	mu     sync.Mutex
 	closed bool        // guarded by mu
 	memory *shm.Memory // guarded by mu
+	psn    PSN         // where this side's packets begin; guarded by mu
 	local  *Endpoint   // what Endpoint told, for ConnectTo; guarded by mu
 }
 
