@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/softrnic/softrnic/internal/ctl"
+)
+
+// TestExecute_WrongCommandLine has the mistakes that nothing but the command line matters for; the
+// others are in test/e2e.
+func TestExecute_WrongCommandLine_Status2AndOneLine(t *testing.T) {
+	for _, args := range []string{
+		"nonsense", "--nonsense", "up extra", "up --fault loss=2", "up --log-level x", "run",
+		"run --log-format x -- true", "ps extra", "down extra", "devinfo extra", "version extra",
+		"up --address here", "up --idle-exit -1s",
+	} {
+		root := newRoot()
+		var out, errors bytes.Buffer
+		root.SetOut(&out)
+		root.SetErr(&errors)
+		status := execute(root, strings.Fields(args))
+		text := errors.String()
+		if status != exitUsage || strings.Count(text, "\n") != 1 || out.Len() != 0 {
+			t.Errorf("rnic %s: status %d, %q, %q", args, status, text, out.String())
+		}
+		if !strings.HasPrefix(text, "rnic") || !strings.Contains(text, "--help") {
+			t.Errorf("rnic %s: %q does not say where help is", args, text)
+		}
+	}
+}
+
+func TestExecute_NoNIC_SaysHowToStartOne(t *testing.T) {
+	t.Setenv(ctl.SocketEnv, t.TempDir()+"/none.sock")
+	for _, args := range []string{"ps", "devinfo", "down"} {
+		root := newRoot()
+		var out bytes.Buffer
+		root.SetErr(&out)
+		status := execute(root, strings.Fields(args))
+		if status != exitFailure || !strings.Contains(out.String(), "no NIC is running here") {
+			t.Errorf("rnic %s: status %d, %q", args, status, out.String())
+		}
+	}
+}
+
+func TestUserText_LeavesTheCause(t *testing.T) {
+	inner := errors.New("ctl: inner")
+	for want, err := range map[string]error{
+		"inner":           inner,
+		"no route":        errors.New("hostnet: no route"),
+		"open: ctl: more": fmt.Errorf("daemon: open: %w", errors.New("ctl: more")),
+	} {
+		if got := userText(err); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
+func TestBackgroundArgs_ParseBack_ToTheSameNIC(t *testing.T) {
+	want := upOptions{
+		device: "x0", addresses: []string{"10.0.0.1", "::1"}, interfaces: []string{"eth0"},
+		fault: "loss=1%,delay=2ms", logLevel: "debug", logFormat: "json", group: "rdma",
+		localOnly: true, idleExit: idleExit,
+	}
+	up, _, err := newRoot().Find(want.backgroundArgs())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := up.ParseFlags(want.backgroundArgs()[1:]); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{
+		"device": "x0", "address": "[10.0.0.1,::1]", "interface": "[eth0]",
+		"fault": "loss=1%,delay=2ms", "log-level": "debug", "log-format": "json", "group": "rdma",
+		"local-only": "true", "idle-exit": "3s", "report-fd": "3",
+	} {
+		if got := up.Flag(name).Value.String(); got != value {
+			t.Errorf("--%s is %q, not %q", name, got, value)
+		}
+	}
+	for _, name := range nicFlags {
+		if !up.Flag(name).Changed {
+			t.Errorf("--%s is not passed on", name)
+		}
+	}
+}

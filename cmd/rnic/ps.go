@@ -1,0 +1,167 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os/user"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softrnic/softrnic/internal/nic"
+)
+
+func newPs() *cobra.Command {
+	var options clientOptions
+	command := &cobra.Command{
+		Use:   "ps",
+		Short: "List the programs on the NIC, with their queue pairs, queues and regions",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			status, err := options.status()
+			if err != nil {
+				return err
+			}
+			if options.json {
+				return printJSON(c.OutOrStdout(), status.Contexts)
+			}
+			return printPs(c.OutOrStdout(), status.Contexts)
+		},
+	}
+	options.register(command)
+	return command
+}
+
+// listing prints sections of aligned columns; a section without rows is not printed.
+type listing struct {
+	out   io.Writer
+	table *tabwriter.Writer
+	begun bool
+}
+
+func (l *listing) section(header string, rows func(row func(format string, args ...any))) {
+	printed := false
+	rows(func(format string, args ...any) {
+		if !printed {
+			if l.begun {
+				fmt.Fprintln(l.out)
+			}
+			l.table = tabwriter.NewWriter(l.out, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(l.table, header)
+		}
+		printed, l.begun = true, true
+		fmt.Fprintf(l.table, format+"\n", args...)
+	})
+	if printed {
+		_ = l.table.Flush() // its only failure is the writer's, which the command line ignores
+	}
+}
+
+// printPs prints what belongs to whom. Programs without a context of the device have nothing on
+// the NIC and are not listed.
+func printPs(out io.Writer, contexts []nic.ContextStatus) error {
+	if len(contexts) == 0 {
+		_, err := fmt.Fprintln(out, "no program uses the NIC")
+		return err
+	}
+	l := &listing{out: out}
+	l.section("PROGRAM\tPID\tUSER\tPD\tMR\tREGISTERED\tCQ\tSRQ\tQP\tAH",
+		func(row func(string, ...any)) {
+			for _, c := range contexts {
+				registered := uint64(0)
+				for _, m := range c.MRs {
+					registered += m.Length
+				}
+				row("%s\t%d\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d", c.Program, c.PID, userName(c.UID),
+					c.PDs, len(c.MRs), byteCount(registered), len(c.CQs), len(c.SRQs), len(c.QPs),
+					c.AHs)
+			}
+		})
+	l.section("QPN\tOWNER\tTYPE\tSTATE\tPEER\tMTU\tPENDING\tIN FLIGHT\tWINDOW\tRETRIES\tLAST ERROR",
+		func(row func(string, ...any)) {
+			for _, c := range contexts {
+				for _, q := range c.QPs {
+					row("%#06x\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s", q.QPN, owner(c), q.Type,
+						q.State, peer(q), orDash(q.PathMTU), q.Pending, q.InFlight, q.Window,
+						q.Retries, dashed(q.Error))
+				}
+			}
+		})
+	printQueues(l, contexts)
+	return nil
+}
+
+func printQueues(l *listing, contexts []nic.ContextStatus) {
+	l.section("CQ\tOWNER\tENTRIES\tCOMPLETIONS\tSTATE", func(row func(string, ...any)) {
+		for _, c := range contexts {
+			for _, q := range c.CQs {
+				state := "good"
+				if q.Overrun {
+					state = "overrun"
+				}
+				row("%d\t%s\t%d\t%d\t%s", q.Handle, owner(c), q.Entries, q.Pushed, state)
+			}
+		}
+	})
+	l.section("SRQ\tOWNER\tENTRIES\tPOSTED\tLIMIT", func(row func(string, ...any)) {
+		for _, c := range contexts {
+			for _, q := range c.SRQs {
+				row("%d\t%s\t%d\t%d\t%d", q.Handle, owner(c), q.Entries, q.Posted, q.Limit)
+			}
+		}
+	})
+	l.section("MR\tOWNER\tPD\tADDRESS\tLENGTH\tMAPPED\tACCESS", func(row func(string, ...any)) {
+		for _, c := range contexts {
+			for _, m := range c.MRs {
+				row("%d\t%s\t%d\t%#x\t%s\t%s\t%s", m.Handle, owner(c), m.PD, m.Addr,
+					byteCount(m.Length), byteCount(m.Mapped), dashed(m.Access))
+			}
+		}
+	})
+}
+
+func owner(c nic.ContextStatus) string { return fmt.Sprintf("%s[%d]", c.Program, c.PID) }
+
+func peer(q nic.QPStatus) string {
+	if q.Remote == "" {
+		return "-"
+	}
+	return fmt.Sprintf("%s QP %#06x", address(q.Remote), q.DestQPN)
+}
+
+func dashed(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func orDash(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+// userName falls back on the number, which is all that a container may know.
+func userName(uid uint32) string {
+	number := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username
+	}
+	return number
+}
+
+// byteCount prints a size in the unit that keeps it short.
+func byteCount(n uint64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	if value == float64(uint64(value)) {
+		return fmt.Sprintf("%.0f %s", value, units[unit])
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/softrnic/softrnic/internal/nic"
+)
+
+func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
+	var out bytes.Buffer
+	err := printPs(&out, []nic.ContextStatus{
+		{
+			Program: "server", PID: 17, UID: 4294967294, PDs: 1,
+			MRs: []nic.MRStatus{
+				{Handle: 5, PD: 2, Addr: 0x7f0000001000, Length: 131072, Mapped: 65536},
+			},
+			CQs: []nic.CQStatus{{Handle: 3, Entries: 256, Pushed: 99, Overrun: true}},
+			QPs: []nic.QPStatus{{
+				QPN: 0x1234, Type: "RC", State: "RTS", Remote: "::ffff:10.0.0.2", DestQPN: 0x99,
+				PathMTU: 4096, Error: "it hurts",
+			}},
+		},
+		{Program: "idle", PID: 18},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{
+		"server 17 4294967294 1 1 128 KiB 1 0 1 0",
+		"0x001234 server[17] RC RTS 10.0.0.2 QP 0x000099 4096 0 0 0 0 it hurts",
+		"3 server[17] 256 99 overrun",
+		"5 server[17] 2 0x7f0000001000 128 KiB 64 KiB -",
+		"idle 18",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	if strings.Contains(text, "SRQ OWNER") {
+		t.Errorf("an empty section is printed:\n%s", out.String())
+	}
+}
+
+func TestPrintPs_Nobody_SaysSo(t *testing.T) {
+	var out bytes.Buffer
+	if err := printPs(&out, nil); err != nil || out.String() != "no program uses the NIC\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+func TestByteCount_Units(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 65536: "64 KiB",
+		1 << 20: "1 MiB", 3 << 30: "3 GiB", 1 << 47: "128 TiB",
+	} {
+		if got := byteCount(n); got != want {
+			t.Errorf("%d: %q, not %q", n, got, want)
+		}
+	}
+}

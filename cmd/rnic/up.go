@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softrnic/softrnic/internal/ctl"
+	"github.com/softrnic/softrnic/internal/daemon"
+	"github.com/softrnic/softrnic/internal/netio/faulty"
+)
+
+// upOptions are the flags of a NIC.
+type upOptions struct {
+	socket     string
+	device     string
+	addresses  []string
+	interfaces []string
+	fault      string
+	logLevel   string
+	logFormat  string
+	idleExit   time.Duration
+	group      string
+	localOnly  bool
+}
+
+// nicFlags are the flags that describe a NIC; --socket says which.
+var nicFlags = []string{
+	"device", "address", "interface", "fault", "log-level", "log-format", "group", "local-only",
+}
+
+func (o *upOptions) register(c *cobra.Command) {
+	f := c.Flags()
+	registerSocket(c, &o.socket)
+	f.StringVar(&o.device, "device", "rnic0", "`name` of the device")
+	f.StringSliceVar(&o.addresses, "address", nil,
+		"use only these `addresses` of the host (default: all)")
+	f.StringSliceVar(&o.interfaces, "interface", nil,
+		"use only the addresses of these `interfaces` (default: all)")
+	f.StringVar(&o.fault, "fault", "",
+		"disturb packets on purpose, such as `loss=1%,reorder=2%,delay=200us`")
+	f.StringVar(&o.logLevel, "log-level", "info", "`level`: debug, info, warn or error")
+	f.StringVar(&o.logFormat, "log-format", "text", "`format`: text or json")
+	f.StringVar(&o.group, "group", "", "let the members of this `group` use the NIC too")
+	f.BoolVar(&o.localOnly, "local-only", false,
+		"serve programs of this host only, without UDP port 4791")
+}
+
+// check finds what is wrong with the values of flags, before anything is started.
+func (o *upOptions) check() error {
+	if _, err := o.logger(io.Discard); err != nil {
+		return err
+	}
+	for _, text := range o.addresses {
+		if _, err := netip.ParseAddr(text); err != nil {
+			return fmt.Errorf("--address: %w", err)
+		}
+	}
+	if _, err := faulty.Parse(o.fault); err != nil {
+		return fmt.Errorf("--fault: %w", err)
+	}
+	if o.idleExit < 0 {
+		return errors.New("--idle-exit: a negative time")
+	}
+	return nil
+}
+
+// backgroundArgs is the command line for a NIC like this in the background. Its first inherited
+// descriptor is the pipe for its report.
+func (o *upOptions) backgroundArgs() []string {
+	args := []string{
+		"up", "--report-fd=3", "--idle-exit=" + idleExit.String(), "--device=" + o.device,
+		"--fault=" + o.fault, "--log-level=" + o.logLevel, "--log-format=" + o.logFormat,
+		"--group=" + o.group, "--local-only=" + strconv.FormatBool(o.localOnly),
+	}
+	for _, a := range o.addresses {
+		args = append(args, "--address="+a)
+	}
+	for _, i := range o.interfaces {
+		args = append(args, "--interface="+i)
+	}
+	return args
+}
+
+func (o *upOptions) logger(out io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level: %q is none of debug, info, warn, error", o.logLevel)
+	}
+	handlerOptions := &slog.HandlerOptions{Level: level}
+	switch o.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(out, handlerOptions)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(out, handlerOptions)), nil
+	}
+	return nil, fmt.Errorf("--log-format: %q is neither text nor json", o.logFormat)
+}
+
+func newUp() *cobra.Command {
+	var options upOptions
+	reportFD := -1
+	command := &cobra.Command{
+		Use:   "up",
+		Short: "Run a NIC in the foreground",
+		Long: "Run a NIC in the foreground, until it is interrupted, \"rnic down\" ends it, or it has\n" +
+			"been idle for as long as --idle-exit says.",
+		Args: cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error {
+			return options.check()
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			if reportFD >= 0 {
+				return upBackground(c, &options, os.NewFile(uintptr(reportFD), "report"))
+			}
+			return upForeground(c, &options)
+		},
+	}
+	options.register(command)
+	command.Flags().DurationVar(&options.idleExit, "idle-exit", 0,
+		"end after this `time` without a program (default: never)")
+	command.Flags().IntVar(&reportFD, "report-fd", -1, "")
+	_ = command.Flags().MarkHidden("report-fd") // it fails for a flag that does not exist
+	return command
+}
+
+// config turns flags into the configuration of a NIC.
+//
+// Preconditions: check found nothing wrong.
+func (o *upOptions) config(log io.Writer) (daemon.Config, error) {
+	logger, err := o.logger(log)
+	if err != nil {
+		return daemon.Config{}, err
+	}
+	if err := setSocket(o.socket); err != nil {
+		return daemon.Config{}, fail(err)
+	}
+	c := daemon.Config{
+		SocketPath: os.Getenv(ctl.SocketEnv), Group: o.group,
+		Device: o.device, Version: versionText(), Interfaces: o.interfaces,
+		NoNetwork: o.localOnly, Fault: o.fault, IdleExit: o.idleExit, Logger: logger,
+	}
+	for _, text := range o.addresses {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return c, err
+		}
+		c.Addresses = append(c.Addresses, address)
+	}
+	return c, nil
+}
+
+// upForeground runs a NIC until somebody ends it.
+func upForeground(c *cobra.Command, options *upOptions) error {
+	config, err := options.config(c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	nic, err := daemon.Start(ctx, config)
+	if err != nil {
+		return fail(err)
+	}
+	fmt.Fprintf(c.OutOrStdout(), "%s is ready at %s\n", config.Device, nic.SocketPath())
+	if err := nic.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return fail(err)
+	}
+	return nil
+}
+
+// upBackground runs a NIC for "rnic run" and tells it how that went. From then on nobody looks:
+// what happens goes to the log.
+func upBackground(c *cobra.Command, options *upOptions, pipe *os.File) error {
+	config, err := options.config(c.ErrOrStderr())
+	var nic *daemon.Daemon
+	if err == nil {
+		nic, err = daemon.Start(c.Context(), config)
+	}
+	switch {
+	case errors.Is(err, ctl.ErrRunning):
+		return report{Running: true}.send(pipe)
+	case err != nil:
+		return report{Error: userText(err)}.send(pipe)
+	}
+	// Who started it may have been killed meanwhile; the NIC then ends for want of programs.
+	_ = report{LocalOnly: nic.LocalOnly()}.send(pipe)
+	if err := nic.Wait(); err != nil {
+		return fail(err)
+	}
+	return nil
+}
