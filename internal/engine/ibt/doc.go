@@ -8,7 +8,8 @@
 //	q.HandleTimeout(now)             q.PollTimeout() has come
 //	q.Modify(now, attr, state)       a verb changed attributes or state
 //
-// and after any of these drains, in this order,
+// Packets that have arrived come before timeouts that are due: an answer that lies in the queue is
+// no loss. After any of these the owner drains, in this order,
 //
 //	for q.PollTransmit(now, &packet) { send packet }
 //	deadline := q.PollTimeout()

@@ -23,6 +23,7 @@ func (q *QP) enterError() {
 	q.state = rdma.QPStateError
 	q.stopRequests()
 	q.recv.stop()
+	q.recv.nak.isDue = q.recv.nak.isDue && q.recv.isFailing // the peer still learns why
 	q.startFlush()
 }
 

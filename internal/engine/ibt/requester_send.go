@@ -50,7 +50,8 @@ func (q *QP) noteRequest(p *Packet, w *sendWR, n uint32) {
 	last := r.psn.Add(n)
 	r.sinceAck++
 	isFull := distance(r.una, last) >= r.window.size
-	if last == w.end() || isFull || r.sinceAck >= r.window.size/2 || r.isLimited(w) {
+	if last == w.end() || isFull || r.sinceAck >= r.window.size/2 || r.isLimited(w) ||
+		r.retry.rnrTries > 0 {
 		p.Headers.BTH.AckReq = true
 		r.sinceAck = 0
 	}
@@ -162,7 +163,13 @@ func (q *QP) readPackets(w *sendWR) uint32 {
 	}
 	left := w.packets - w.index(r.psn)
 	if !r.isFresh() {
-		left = r.rangeLeft()
+		x := r.rangeOf(r.psn)
+		left = x.packets - distance(x.first, r.psn)
+		if distance(x.first, r.una) == 0 || distance(x.first, r.una) >= x.packets {
+			// Not a byte of it has come, so the responder may not know the range yet: a shorter one
+			// would end where no range of it ends.
+			return left
+		}
 	}
 	room := r.window.size - min(r.window.size, r.inFlight())
 	if left <= room {
@@ -174,15 +181,14 @@ func (q *QP) readPackets(w *sendWR) uint32 {
 	return room
 }
 
-// rangeLeft returns what is left from psn on of the READ range that holds it.
-func (r *requester) rangeLeft() uint32 {
+// rangeOf returns the READ or atomic request on the wire that p belongs to.
+func (r *requester) rangeOf(p rdma.PSN) readRange {
 	for i := range r.reads.n {
-		x := r.reads.at(i)
-		if at := distance(x.first, r.psn); at < x.packets {
-			return x.packets - at
+		if x := r.reads.at(i); distance(x.first, p) < x.packets {
+			return *x
 		}
 	}
-	return 1
+	return readRange{first: p, packets: 1}
 }
 
 func (q *QP) sendReadRequest(p *Packet, w *sendWR, n uint32) {

@@ -125,7 +125,7 @@ func (q *QP) handleAhead(p *Packet) {
 	r := &q.recv
 	psn := p.Headers.BTH.PSN
 	q.host.Count(CountOutOfSequence, 1)
-	isNew := !r.isNakSent || psn.LessEq(r.strayPSN) && r.nak.syndrome.Kind() == ib.SyndromeNAK
+	isNew := !r.isNakSent || psn.LessEq(r.strayPSN)
 	r.strayPSN = psn
 	if isNew {
 		r.isNakSent = true
@@ -142,13 +142,15 @@ func (q *QP) settle(p *Packet, info *ib.OpcodeInfo, v verdict) {
 		if info.Operation == ib.OperationSend || info.Operation == ib.OperationWrite {
 			r.ackPSN = r.expected
 			r.expected = r.expected.Add(1)
-			r.isAckDue = r.isAckDue || p.Headers.BTH.AckReq
+			if p.Headers.BTH.AckReq {
+				q.deferAck()
+			}
 			if info.Position == ib.Last || info.Position == ib.Only {
 				r.msn = r.msn.Add(1)
 			}
 		}
 	case verdictNotReady:
-		r.isNakSent = true
+		r.isNakSent, r.strayPSN = true, r.expected
 		r.nak = pendingNak{
 			isDue: true, syndrome: ib.RNRNAK(ib.RNRTimer(q.attr.MinRNRTimer)), psn: r.expected,
 		}
@@ -157,6 +159,14 @@ func (q *QP) settle(p *Packet, info *ib.OpcodeInfo, v verdict) {
 	default:
 		q.refuse(p, v)
 	}
+}
+
+// deferAck plans an acknowledge for when replies are polled, so that a batch of packets gets one.
+func (q *QP) deferAck() {
+	if q.recv.isAckDue {
+		q.host.Count(CountAckDeferred, 1)
+	}
+	q.recv.isAckDue = true
 }
 
 // refuse answers a request that cannot be executed: a NAK, an error in the receive where one was
@@ -169,6 +179,9 @@ func (q *QP) refuse(p *Packet, v verdict) {
 		code, status, event = ib.NAKRemoteAccess, rdma.WCRemAccessErr, rdma.EventQPAccessErr
 	case verdictOperational:
 		code, status, event = ib.NAKRemoteOp, rdma.WCLocProtErr, rdma.EventQPFatal
+		if r.cause.Vendor == abi.VendorBadWQE {
+			status = rdma.WCLocQPOpErr
+		}
 	case verdictTooLong:
 		status = rdma.WCLocLenErr
 	}

@@ -42,7 +42,7 @@ func (q *QP) executeRead(p *Packet) verdict {
 		return verdictInvalid
 	}
 	*x = resource{kind: kindRead, first: r.expected, packets: packetsOf(h.Length, q.mtu), reth: *h}
-	q.beginReply(x, h, r.expected)
+	q.beginReply(r.resources.n-1, h, r.expected)
 	r.expected = r.expected.Add(x.packets)
 	r.msn = r.msn.Add(1)
 	return verdictAccept
@@ -76,7 +76,7 @@ func (q *QP) executeAtomic(p *Packet, info *ib.OpcodeInfo) verdict {
 		return q.refuseRemote(f, h.RKey, h.VA, 8)
 	}
 	*x = resource{kind: kindAtomic, first: r.expected, packets: 1, value: old}
-	q.activate(x)
+	q.activate(r.resources.n - 1)
 	r.expected = r.expected.Add(1)
 	r.msn = r.msn.Add(1)
 	return verdictAccept
@@ -102,18 +102,15 @@ func (q *QP) newResource() *resource {
 	return x
 }
 
-// activate lets the reply to x be sent when it is its turn. x is in resources.
-func (q *QP) activate(x *resource) {
+// activate lets the reply of resource i be sent when it is its turn.
+func (q *QP) activate(i int) {
 	r := &q.recv
+	x := r.resources.at(i)
 	if x.isActive {
 		return
 	}
 	x.isActive = true
 	r.active++
-	i := 0
-	for r.resources.at(i) != x {
-		i++
-	}
 	if r.active == 1 || i < r.firstActive {
 		r.firstActive = i
 	}
@@ -126,23 +123,24 @@ func (q *QP) deactivate(x *resource) {
 	}
 }
 
-// beginReply starts the reply to a READ at psn with the memory in h.
-func (q *QP) beginReply(x *resource, h *ib.RETH, psn rdma.PSN) {
+// beginReply starts the reply of READ i at psn with the memory in h.
+func (q *QP) beginReply(i int, h *ib.RETH, psn rdma.PSN) {
+	x := q.recv.resources.at(i)
 	x.psn, x.va, x.left, x.isBegun = psn, h.VA, h.Length, false
 	x.serial = q.cfg.Scratch.newSerial()
-	q.activate(x)
+	q.activate(i)
 }
 
-// findResource returns the one that a PSN belongs to, or nil.
-func (q *QP) findResource(psn rdma.PSN, k kind) *resource {
+// findResource returns the index of the one that a PSN belongs to, or −1.
+func (q *QP) findResource(psn rdma.PSN, k kind) int {
 	r := &q.recv
 	for i := range r.resources.n {
 		x := r.resources.at(i)
 		if x.kind == k && distance(x.first, psn) < x.packets {
-			return x
+			return i
 		}
 	}
-	return nil
+	return -1
 }
 
 // handleDuplicate takes a request that was executed before (IBTA 9.7.4.1.1): nothing but READs is
@@ -152,12 +150,12 @@ func (q *QP) handleDuplicate(p *Packet, info *ib.OpcodeInfo) {
 	psn := p.Headers.BTH.PSN
 	switch info.Operation {
 	case ib.OperationSend, ib.OperationWrite:
-		q.recv.isAckDue = true
+		q.deferAck()
 	case ib.OperationReadRequest:
 		q.repeatRead(&p.Headers.RETH, psn)
 	case ib.OperationCompareSwap, ib.OperationFetchAdd:
-		if x := q.findResource(psn, kindAtomic); x != nil {
-			q.activate(x)
+		if i := q.findResource(psn, kindAtomic); i >= 0 {
+			q.activate(i)
 		}
 	default:
 		q.host.Count(CountDroppedSilently, 1)
@@ -167,11 +165,12 @@ func (q *QP) handleDuplicate(p *Packet, info *ib.OpcodeInfo) {
 // repeatRead executes a READ, or the rest of one, again. It must be what was asked for the first
 // time; rights are checked anew as the data are read (IBTA 9.7.5.1.3).
 func (q *QP) repeatRead(h *ib.RETH, psn rdma.PSN) {
-	x := q.findResource(psn, kindRead)
-	if x == nil {
+	i := q.findResource(psn, kindRead)
+	if i < 0 {
 		q.host.Count(CountDroppedSilently, 1)
 		return
 	}
+	x := q.recv.resources.at(i)
 	off := uint64(distance(x.first, psn)) * uint64(q.mtu)
 	if h.RKey != x.reth.RKey || h.VA != x.reth.VA+off ||
 		off+uint64(h.Length) > uint64(x.reth.Length) {
@@ -179,13 +178,13 @@ func (q *QP) repeatRead(h *ib.RETH, psn rdma.PSN) {
 		return
 	}
 	if !x.isActive {
-		q.beginReply(x, h, psn)
+		q.beginReply(i, h, psn)
 		return
 	}
 	at := distance(x.first, psn)
 	switch {
 	case at < distance(x.first, x.psn):
-		q.beginReply(x, h, psn)
+		q.beginReply(i, h, psn)
 	case at <= distance(x.first, x.replyEnd(q.mtu)):
 		// The reply has not got there yet: at most it becomes longer.
 		x.left = max(x.left, uint32(h.VA+uint64(h.Length)-x.va))

@@ -5,9 +5,9 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// udMTU is the path MTU of a UD QP whose owner set none: a datagram is one packet, and the port
-// judges its size.
-const udMTU = rdma.MTU4096
+// mtuUnset is the path MTU of a QP whose owner set none, as verbs set none for UD: a datagram is
+// one packet, and the port judges its size.
+const mtuUnset = rdma.MTU4096
 
 // Modify takes the attributes in mask from a and enters state to, which may be the present one.
 // The NIC has checked that the transition is legal (IBTA 10.3.1, 11.2.5.2).
@@ -56,8 +56,8 @@ func (q *QP) setAttr(a *Attr, mask rdma.QPAttrMask) {
 	q.setRetryAttr(a, mask)
 	q.setPSNAttr(a, mask)
 	q.mtu = uint32(q.attr.PathMTU.Bytes())
-	if q.isUD() && q.mtu == 0 {
-		q.mtu = uint32(udMTU.Bytes())
+	if q.mtu == 0 {
+		q.mtu = uint32(mtuUnset.Bytes())
 	}
 }
 
