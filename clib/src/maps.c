@@ -77,7 +77,7 @@ int maps_walk(bool (*visit)(const struct maps_area *area, void *arg), void *arg)
 		}
 		have -= (size_t)(line - buf);
 		memmove(buf, line, have);
-		if (have > sizeof(buf) / 2) {
+		if (more && have > sizeof(buf) / 2) {
 			struct maps_area area;
 
 			/* The rest of a very long line is only its path. */
