@@ -41,7 +41,7 @@ build: clib ## build bin/rnic with the drop-in libraries inside
 .PHONY: clib
 clib: ## build the drop-in C libraries into build/clib, and copy them where bin/rnic embeds them
 	@$(DEPS) build
-	@$(MAKE) -C clib
+	@$(MAKE) -s -C clib
 	@for lib in build/clib/*.so.*; do \
 	    cmp -s "$$lib" "$(EMBED)/$${lib##*/}" || install -m 644 "$$lib" $(EMBED)/; \
 	done
@@ -96,6 +96,7 @@ lint: clib ## linters and formatters in check mode, go vet, and the rules of int
 	$(LINT) run ./...
 	$(LINT) fmt --diff
 	$(GO) mod tidy -diff
+	@$(MAKE) -s -C clib check
 	$(GO) test ./internal/tidy
 
 .PHONY: fmt
