@@ -1,0 +1,177 @@
+package sim
+
+import (
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/sim/check"
+)
+
+// badRequest is a kind of wrong request with the outcome that the standard gives it.
+type badRequest struct {
+	name string
+	// isLocal: the sender's own NIC refuses it, so that the peer never hears of it.
+	isLocal bool
+	types   []rdma.QPType
+	status  rdma.WCStatus
+	make    func(e *endpoint, r *request) bool
+}
+
+var (
+	connected = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC}
+	reliable  = []rdma.QPType{rdma.QPTypeRC}
+	anyType   = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD}
+)
+
+// badRequests are the kinds (IBTA 9.7.5.2, 9.9.2, 10.8.2, 11.6.2).
+//
+//tidy:table
+var badRequests = []badRequest{
+	{"bad.rkey", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		r.wqe.RKey ^= 0x5a5a5a00
+		return true
+	}},
+	{"bad.bounds", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		r.wqe.RemoteAddr = e.far.area.address(e.far.area.end()) - uint64(total(r.pieces)) + 1
+		return true
+	}},
+	{"bad.rights", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		x := e.peer.app.areas[areaCount-1]
+		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off)
+		return true
+	}},
+	{"bad.read_rights", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		x := e.peer.app.areas[0]
+		r.wqe.Opcode = uint8(rdma.WRRead)
+		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off)
+		return true
+	}},
+	{"bad.atomic_alignment", false, reliable, rdma.WCRemInvReqErr, func(e *endpoint, r *request) bool {
+		x := e.peer.app.cells
+		r.wqe.Opcode = uint8(rdma.WRFetchAdd)
+		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off+4)
+		return true
+	}},
+	{"bad.atomic_rights", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		x := e.peer.app.areas[0]
+		r.wqe.Opcode = uint8(rdma.WRCompareSwap)
+		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off)
+		return true
+	}},
+	{"bad.invalidate", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		r.wqe.Opcode, r.wqe.ImmOrRKey = uint8(rdma.WRSendWithInv), e.far.area.key
+		return true
+	}},
+	{"bad.opcode", true, anyType, rdma.WCLocQPOpErr, func(e *endpoint, r *request) bool {
+		r.wqe.Opcode = 0x7f
+		return true
+	}},
+	{"bad.read_on_uc", true, []rdma.QPType{rdma.QPTypeUC}, rdma.WCLocQPOpErr, func(e *endpoint, r *request) bool {
+		r.wqe.Opcode = uint8(rdma.WRRead)
+		return true
+	}},
+	{"bad.lkey", true, anyType, rdma.WCLocProtErr, func(e *endpoint, r *request) bool {
+		r.badList[0].LKey ^= 0x00a5a500
+		return true
+	}},
+	{"bad.local_bounds", true, anyType, rdma.WCLocProtErr, func(e *endpoint, r *request) bool {
+		x := r.pieces[0].area
+		r.badList[0].Addr = x.address(x.end() - 7)
+		return true
+	}},
+	{"bad.read_into_readonly", true, reliable, rdma.WCLocProtErr, func(e *endpoint, r *request) bool {
+		x := e.app.areas[areaCount-1]
+		r.wqe.Opcode = uint8(rdma.WRRead)
+		r.badList[0].Addr, r.badList[0].LKey = x.address(x.off), x.key
+		return true
+	}},
+	{"bad.too_many_entries", true, anyType, rdma.WCLocQPOpErr, func(e *endpoint, r *request) bool {
+		r.wqe.NumSGE = 1000
+		return true
+	}},
+	{"bad.atomic_length", true, reliable, rdma.WCLocLenErr, func(e *endpoint, r *request) bool {
+		r.wqe.Opcode = uint8(rdma.WRFetchAdd)
+		r.badList[0].Length = 4
+		return true
+	}},
+}
+
+// postBad posts a request whose outcome has to be an error. One per connection is enough: after it
+// nothing else arrives.
+func (e *endpoint) postBad() bool {
+	w := e.app.world
+	if e.pair != nil && (e.pair.isSpoiled || e.far == nil || e.peer.isGone) || e.ledger.HasFailed() {
+		return false
+	}
+	if e.kind == rdma.QPTypeRC && w.chance(0.1) {
+		return e.postTooLong()
+	}
+	var fit []*badRequest
+	for i := range badRequests {
+		for _, t := range badRequests[i].types {
+			if t == e.kind {
+				fit = append(fit, &badRequests[i])
+			}
+		}
+	}
+	b := fit[w.between(0, len(fit)-1)]
+	r := request{pieces: e.app.cut(8, 1, rdma.AccessLocalWrite)}
+	if r.pieces == nil {
+		return false
+	}
+	r.badList = sges(r.pieces)
+	r.wqe.Opcode = uint8(rdma.WRWrite)
+	if e.kind == rdma.QPTypeUD {
+		if !e.addressAny(&r) {
+			return false
+		}
+		r.wqe.Opcode = uint8(rdma.WRSend)
+	} else {
+		r.wqe.RKey = e.far.area.key
+		r.wqe.RemoteAddr = e.far.area.address(e.far.area.off)
+	}
+	if !b.make(e, &r) {
+		e.app.uncut(r.pieces)
+		return false
+	}
+	r.entry.Must = check.Statuses(b.status)
+	if !b.isLocal {
+		e.blame(&r)
+	} else if e.pair != nil {
+		e.peer.may(rdma.WCRetryExcErr)
+		e.pair.isSpoiled = e.kind == rdma.QPTypeRC
+	}
+	w.mark(b.name)
+	return e.submit(&r)
+}
+
+// blame tolerates what a refusal by the peer does to the connection. Where a network loses packets
+// the refusal may be lost, and the peer, in error by then, never repeats it.
+func (e *endpoint) blame(r *request) {
+	e.pair.isSpoiled = true
+	e.peer.may(rdma.WCRetryExcErr, rdma.WCWRFlushErr)
+	if e.app.world.plan.isLossy() {
+		e.may(rdma.WCRetryExcErr, rdma.WCWRFlushErr)
+	}
+	// The receives that the request needs may be missing for too long.
+	r.entry.Must |= e.ledger.May
+}
+
+// postTooLong sends more than the peer's receives hold.
+func (e *endpoint) postTooLong() bool {
+	w := e.app.world
+	size := e.peer.receiveBytes
+	if e.peer.srq != nil {
+		size = e.peer.srq.each
+	}
+	r := request{}
+	m := &check.Message{Bytes: size + w.between(1, 5000), Seed: w.random.Uint64()}
+	m.Must = check.Statuses(rdma.WCLocLenErr)
+	r.pieces = e.app.cut(m.Bytes, e.maxSGE, 0)
+	if r.pieces == nil {
+		return false
+	}
+	r.wqe.Opcode = uint8(rdma.WRSend)
+	r.entry.Must = check.Statuses(rdma.WCRemInvReqErr)
+	e.blame(&r)
+	w.mark("bad.too_long")
+	return e.submitMessage(&r, m)
+}

@@ -1,0 +1,139 @@
+package sim
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/ring"
+)
+
+// How an application learns of completions.
+type cqMode int
+
+const (
+	cqPolled    cqMode = iota
+	cqAwaited          // armed for the next completion, then asleep
+	cqSolicited        // armed for solicited completions; the rest is polled now and then
+)
+
+// cqEntries is the size of every completion queue; endpoints are spread so that none overruns.
+const cqEntries = 1024
+
+// cq is an application's end of a completion queue.
+type cq struct {
+	app    *app
+	handle uint32
+	mode   cqMode
+	ring   *ring.Consumer
+	arm    *atomic.Uint32
+	load   int // completions that can be due at once
+	// isArmed: an event may come. isAwake: one has come and is not answered yet.
+	isArmed, isAwake bool
+}
+
+func (a *app) newCQ() *cq {
+	w := a.world
+	q := &cq{app: a}
+	req := abi.CreateCQReq{Entries: cqEntries}
+	if w.chance(w.plan.events) {
+		q.mode = cqAwaited
+		if w.chance(0.3) {
+			q.mode = cqSolicited
+		}
+		req.Channel = a.channel
+	}
+	rsp, shared, refusal := a.ctx.CreateCQ(&req)
+	if refusal != nil {
+		w.court.Failf("%s: create_cq: %v", a.name, refusal)
+		return nil
+	}
+	m := shared.Bytes()
+	q.handle = rsp.Handle
+	q.ring = ring.NewConsumer(m[abi.QueueHeaderBytes:],
+		ring.Geometry{Entries: rsp.Entries, Stride: abi.CQEBytes},
+		ring.Word(m, abi.OffCQProducer), ring.Word(m, abi.OffCQConsumer))
+	q.arm = ring.Word(m, abi.OffCQArm)
+	a.cqs = append(a.cqs, q)
+	if q.mode != cqPolled {
+		q.sleep()
+	}
+	return q
+}
+
+// room returns a completion queue that can take so many more completions.
+func (a *app) room(completions int) *cq {
+	first := a.world.random.IntN(len(a.cqs) + 1)
+	for i := range a.cqs {
+		q := a.cqs[(first+i)%len(a.cqs)]
+		if q.load+completions <= cqEntries {
+			return q
+		}
+	}
+	return a.newCQ()
+}
+
+// poll takes up to n completions and returns how many there were.
+func (q *cq) poll(n int) int {
+	pending, ok := q.ring.Pending()
+	if !ok {
+		q.app.world.court.Failf("%s: the producer index of CQ %d is impossible", q.app.name, q.handle)
+		return 0
+	}
+	n = min(n, int(pending))
+	for range n {
+		var c abi.CQE
+		abi.DecodeCQE(q.ring.Slot(0), &c)
+		q.ring.Release(1)
+		q.app.complete(q, &c)
+	}
+	return n
+}
+
+func (q *cq) pollAll() int {
+	n := 0
+	for {
+		k := q.poll(cqEntries)
+		if k == 0 {
+			return n
+		}
+		n += k
+	}
+}
+
+// sleep arms the queue, polls once more after a moment, in which anything may happen, and waits for
+// the event (case E11).
+func (q *cq) sleep() {
+	w := q.app.world
+	q.isArmed = true
+	if q.mode == cqSolicited {
+		q.arm.Store(abi.ArmSolicited)
+	} else {
+		q.arm.Store(abi.ArmNext)
+	}
+	q.isAwake = true
+	q.app.after(w.delay(0, 3*time.Microsecond), func() {
+		q.isAwake = false
+		q.pollAll()
+	})
+}
+
+// wake answers a completion event.
+func (q *cq) wake() {
+	w := q.app.world
+	if !q.isArmed {
+		w.court.Failf("%s: a completion event of CQ %d, which is not armed", q.app.name, q.handle)
+	}
+	w.mark("cq.event")
+	q.isArmed = false
+	q.isAwake = true
+	q.app.after(w.delay(0, w.plan.pause), q.sleep)
+}
+
+// judgeSleep finds a lost wakeup: completions wait, and nothing will tell.
+func (q *cq) judgeSleep() {
+	if n, _ := q.ring.Pending(); n > 0 && q.mode == cqAwaited && !q.isAwake {
+		q.app.world.court.Failf("%s: %d completions wait in CQ %d, armed %d, and no event came",
+			q.app.name, n, q.handle, q.arm.Load())
+	}
+}

@@ -1,0 +1,309 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/ring"
+	"github.com/softrnic/softrnic/internal/sim/check"
+)
+
+// endpoint is an application's end of a queue pair.
+type endpoint struct {
+	app  *app
+	pair *pair // nil: UD
+	peer *endpoint
+	kind rdma.QPType
+	name string
+
+	handle, qpn, slot  uint32
+	sq, rq             *ring.Producer
+	state, rqBell      *atomic.Uint32
+	maxSend, maxRecv   int
+	maxSGE, maxRecvSGE int
+	maxInline          int
+	signalAll          bool
+	sendCQ, recvCQ     *cq
+	srq                *sharedQueue
+	receiveBytes       int
+
+	ledger   check.SendQueue
+	received check.RecvQueue
+	out, in  *check.Stream            // connected
+	from     map[uint32]*check.Stream // UD, by the sender's QPN
+	handles  map[*endpoint]uint32     // UD: address handles
+	landed   int
+
+	near, far *window // what the peer may write here; what this end may write there
+
+	isGone    bool
+	isOpen    bool // posting is allowed
+	isDrained bool // the event has come
+	drainTill clock.Time
+	errorAt   clock.Time // since when the state is ERR
+	psn       rdma.PSN
+}
+
+// newEndpoint makes a queue pair with random properties.
+func (a *app) newEndpoint(kind rdma.QPType, maxMessage int) *endpoint {
+	w := a.world
+	e := &endpoint{
+		app: a, kind: kind, errorAt: clock.Never, drainTill: clock.Never,
+		signalAll: w.chance(0.2), receiveBytes: max(maxMessage, 1),
+		from: map[uint32]*check.Stream{}, handles: map[*endpoint]uint32{},
+	}
+	if kind == rdma.QPTypeUD {
+		e.receiveBytes = w.plan.mtu.Bytes() + ibt.GRHBytes
+	}
+	depth := max(1, min(32, receiveBudget/e.receiveBytes))
+	req := abi.CreateQPReq{
+		Type: uint32(kind), PD: a.pd, MaxSendWR: uint32(w.pick(1, 2, 8, 32)),
+		MaxRecvWR: uint32(depth), MaxSendSGE: uint32(w.pick(1, 2, 5)),
+		MaxRecvSGE: uint32(w.pick(1, 3)), MaxInline: uint32(w.pick(0, 16, 200)),
+	}
+	if e.signalAll {
+		req.SignalAll = 1
+	}
+	if a.srq != nil && w.chance(0.7) {
+		e.srq, req.SRQ = a.srq, a.srq.handle
+	}
+	if !e.create(&req) {
+		return nil
+	}
+	a.endpoints = append(a.endpoints, e)
+	return e
+}
+
+func (e *endpoint) create(req *abi.CreateQPReq) bool {
+	a, w := e.app, e.app.world
+	e.sendCQ = a.room(2 * int(req.MaxSendWR))
+	e.recvCQ = a.room(2 * int(req.MaxRecvWR))
+	if e.srq != nil {
+		// Any of them may take all receives of the shared queue, so that they share a CQ too.
+		e.recvCQ = a.cqs[0]
+	}
+	req.SendCQ, req.RecvCQ = e.sendCQ.handle, e.recvCQ.handle
+	rsp, shared, refusal := a.ctx.CreateQP(w.now, req)
+	if refusal != nil {
+		w.court.Failf("%s: create_qp: %v", a.name, refusal)
+		return false
+	}
+	m := shared.Bytes()
+	e.handle, e.qpn, e.slot = rsp.Handle, rsp.QPN, rsp.Doorbell
+	e.maxSend, e.maxSGE = int(rsp.SQEntries), int(rsp.MaxSendSGE)
+	e.maxRecv, e.maxRecvSGE = int(rsp.RQEntries), int(rsp.MaxRecvSGE)
+	e.maxInline = int(rsp.MaxInline)
+	e.sq = ring.NewProducer(m[rsp.SQOffset:],
+		ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
+		ring.Word(m, abi.OffSQProducer), ring.Word(m, abi.OffSQConsumer))
+	if e.srq == nil {
+		e.rq = ring.NewProducer(m[rsp.RQOffset:],
+			ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
+			ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
+	}
+	e.state, e.rqBell = ring.Word(m, abi.OffQPState), ring.Word(m, abi.OffRQDoorbell)
+	e.sendCQ.load += e.maxSend
+	e.recvCQ.load += e.maxRecv
+	e.name = fmt.Sprintf("%s %v QP %#x", a.name, e.kind, e.qpn)
+	e.newLedgers()
+	return true
+}
+
+func (e *endpoint) newLedgers() {
+	w := e.app.world
+	e.ledger = check.SendQueue{Court: &w.court, Name: e.name, QPN: e.qpn}
+	e.received = check.RecvQueue{Court: &w.court, Name: e.name}
+}
+
+func (a *app) endpointOf(qpn uint32) *endpoint {
+	for _, e := range a.endpoints {
+		if e.qpn == qpn {
+			return e
+		}
+	}
+	return nil
+}
+
+// qpState reads the state that the NIC shows.
+func (e *endpoint) qpState() rdma.QPState {
+	s := rdma.QPState(e.state.Load())
+	if !s.IsValid() {
+		e.app.world.court.Failf("%s: state %d", e.name, s)
+	}
+	return s
+}
+
+// may tolerates errors from now on.
+func (e *endpoint) may(list ...rdma.WCStatus) {
+	if e != nil {
+		e.ledger.May |= check.Statuses(list...)
+	}
+}
+
+// modify changes the queue pair; a refusal is a failure, as the simulator asks for legal things.
+func (e *endpoint) modify(a *abi.QPAttr, mask rdma.QPAttrMask) bool {
+	w := e.app.world
+	w.trace.note(w.now, "%s: modify to state %d, mask %d", e.name, int(a.State), int(mask))
+	_, refusal := e.app.ctx.ModifyQP(w.now, &abi.ModifyQPReq{
+		Handle: e.handle, Mask: uint32(mask), Attr: *a,
+	})
+	if refusal != nil {
+		w.court.Failf("%s: modify_qp: %v", e.name, refusal)
+		return false
+	}
+	return true
+}
+
+func (e *endpoint) setState(s rdma.QPState) bool {
+	return e.modify(&abi.QPAttr{State: uint32(s)}, rdma.QPAttrState)
+}
+
+// fill posts receives. In the error state it rarely does: they come back flushed.
+func (e *endpoint) fill() {
+	w := e.app.world
+	s := e.qpState()
+	if e.srq != nil || e.isGone || s == rdma.QPStateReset {
+		return
+	}
+	if s == rdma.QPStateError && (w.isCalm || !e.ledger.May.Has(rdma.WCWRFlushErr) ||
+		!w.chance(0.01)) {
+		return
+	}
+	for e.received.Open() < e.maxRecv {
+		if e.rq.Free() == 0 {
+			w.court.Failf("%s: %d receives are posted, yet the queue of %d is full",
+				e.name, e.received.Open(), e.maxRecv)
+			return
+		}
+		r := e.app.newReceive(e, e.receiveBytes, e.maxRecvSGE)
+		if r == nil {
+			return
+		}
+		r.enqueue(e.rq)
+		e.received.Post(r.id)
+		if e.rqBell.Load() != 0 {
+			e.app.ringBell(e.slot)
+		}
+	}
+}
+
+// streamFrom returns the stream that a completed receive belongs to.
+func (e *endpoint) streamFrom(c *abi.CQE) *check.Stream {
+	if e.kind == rdma.QPTypeUD {
+		return e.from[c.SrcQP]
+	}
+	return e.in
+}
+
+// judgeRefusal judges a receive that completed with an error.
+func (e *endpoint) judgeRefusal(status rdma.WCStatus) {
+	if status == rdma.WCWRFlushErr {
+		if e.ledger.May == 0 && !e.ledger.HasFailed() {
+			e.app.world.court.Failf("%s: a receive is flushed without a cause", e.name)
+		}
+		return
+	}
+	isTold := e.in != nil && e.in.Refuse(status) || e.pair != nil && e.pair.isSpoiled
+	if !isTold && !e.app.process.isDead {
+		e.app.world.court.Failf("%s: a receive fails with %v without a cause", e.name, status)
+	}
+}
+
+// handleEvent takes an asynchronous event about this queue pair.
+func (e *endpoint) handleEvent(t rdma.EventType) {
+	w := e.app.world
+	switch t {
+	case rdma.EventSQDrained:
+		if e.drainTill == clock.Never || e.isDrained {
+			w.court.Failf("%s: an event SQ drained, which nobody asked for", e.name)
+		}
+		e.isDrained = true
+	case rdma.EventQPFatal, rdma.EventQPReqErr, rdma.EventQPAccessErr:
+		if e.ledger.May == 0 && !e.ledger.HasFailed() {
+			w.court.Failf("%s: %v without a cause", e.name, t)
+		}
+	}
+}
+
+// noteError remembers when the queue pair was first seen in error.
+func (e *endpoint) noteError() {
+	if e.errorAt == clock.Never && e.qpState() == rdma.QPStateError {
+		e.errorAt = e.app.world.now
+	}
+}
+
+// flushTime is how long a queue pair in error may take to flush everything.
+const flushTime = 5 * time.Millisecond
+
+// destroy ends the queue pair by the verb.
+func (e *endpoint) destroy() {
+	if e.isGone || e.app.isGone {
+		return
+	}
+	w := e.app.world
+	e.drainCQs()
+	if e.errorAt != clock.Never && w.now.Sub(e.errorAt) > flushTime {
+		if n := e.ledger.Open(); n > 0 {
+			w.court.Failf("%s: %d send requests are not flushed in the error state", e.name, n)
+		}
+		if n := e.received.Open(); n > 0 {
+			w.court.Failf("%s: %d receives are not flushed in the error state", e.name, n)
+		}
+	}
+	w.trace.note(w.now, "%s: destroy", e.name)
+	if refusal := e.app.ctx.DestroyQP(w.now, e.handle); refusal != nil {
+		w.court.Failf("%s: destroy_qp: %v", e.name, refusal)
+	}
+	e.vanish()
+}
+
+// drainCQs takes all completions that are there, so that none of a queue pair that goes away is
+// left.
+func (e *endpoint) drainCQs() {
+	e.sendCQ.pollAll()
+	e.recvCQ.pollAll()
+}
+
+// vanish forgets the queue pair, which is gone in one way or another.
+func (e *endpoint) vanish() {
+	if e.isGone {
+		return
+	}
+	e.isGone = true
+	e.forget()
+	e.sendCQ.load -= e.maxSend
+	e.recvCQ.load -= e.maxRecv
+	if e.srq != nil {
+		e.srq.lost++
+	}
+	e.app.endpoints = slices.DeleteFunc(e.app.endpoints, func(x *endpoint) bool { return x == e })
+	if e.near != nil {
+		e.near.close()
+	}
+	if e.pair != nil {
+		e.pair.lost(e)
+	}
+}
+
+// forget drops what is posted, as destroy and reset do.
+func (e *endpoint) forget() {
+	e.ledger.Close()
+	e.received.Close()
+	for _, id := range slices.Sorted(maps.Keys(e.app.receives)) {
+		if r := e.app.receives[id]; r.owner == e {
+			r.drop()
+		}
+	}
+	for id, x := range e.app.sends {
+		if x == e {
+			delete(e.app.sends, id)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package sim
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/invariant"
+	"github.com/softrnic/softrnic/internal/nic"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// host is one machine: a NIC, the shell around it, and applications.
+type host struct {
+	world *World
+	index int
+	name  string
+	nic   *nic.NIC
+	lives int // how often the NIC was started
+	gids  [2]rdma.GID
+	links []*link // by index of the other host
+	apps  []*app
+
+	isDown   bool
+	wakeAt   clock.Time // the event that calls for the NIC's timer
+	turnAt   clock.Time // the event that drains the NIC
+	bellAt   clock.Time // the event that looks at doorbells
+	out      ibt.Packet
+	heap     *heap
+	isBusy   bool // inside turn: applications are not called from within
+	handled  uint64
+	counters map[string]uint64 // of the NICs that are gone
+}
+
+// heap is queue memory in slices, which knows what is not given back.
+type heap struct {
+	live  int
+	bytes int
+}
+
+type slab struct {
+	heap *heap
+	mem  []byte
+	gone bool
+}
+
+// Alloc implements nic.Allocator.
+func (h *heap) Alloc(n int) (nic.Shared, error) {
+	h.live++
+	// Words are accessed atomically, up to 8 bytes at a time: allocate words.
+	return &slab{heap: h, mem: make([]byte, n)}, nil
+}
+
+func (s *slab) Bytes() []byte { return s.mem }
+
+func (s *slab) Release() {
+	invariant.Assert(!s.gone, "queue memory released twice")
+	s.gone = true
+	s.heap.live--
+}
+
+func newHost(w *World, index int) *host {
+	h := &host{
+		world: w, index: index, name: fmt.Sprintf("h%d", index), counters: map[string]uint64{},
+	}
+	h.gids[0] = rdma.GIDFromAddr(netip.AddrFrom4([4]byte{10, 0, 0, byte(index + 1)}))
+	v6 := netip.MustParseAddr("fd00::1").As16()
+	v6[15] = byte(index + 1)
+	h.gids[1] = v6
+	h.start()
+	return h
+}
+
+// start powers a NIC on. QPNs of different NICs and lives are apart, so that what is late meets
+// nobody by chance.
+func (h *host) start() {
+	w := h.world
+	h.lives++
+	h.isDown = false
+	h.wakeAt, h.turnAt, h.bellAt = clock.Never, clock.Never, clock.Never
+	h.heap = &heap{}
+	first := uint64(h.index*4096+h.lives%8*512+w.random.IntN(256)) & 0xffff
+	secret := w.random.Uint64()&^(0xffff<<20) | first<<20
+	h.nic = nic.New(nic.Config{
+		Name: "rnic0", NodeGUID: rdma.GUID(0x0200_0000_0000_0001 + h.index), Secret: secret,
+		Memory: h.heap, Version: "sim",
+	})
+	port := nic.Port{MTU: w.plan.mtu, Active: true}
+	for i, g := range h.gids {
+		port.GIDs = append(port.GIDs, abi.GIDEntry{
+			GID: g, Index: uint32(i), Port: 1, Type: uint32(rdma.GIDTypeRoCEv2),
+		})
+	}
+	h.nic.SetPort(w.now, port)
+}
+
+// stop powers the NIC off as kill -9 does: nothing is told to anybody.
+func (h *host) stop() {
+	w := h.world
+	w.trace.note(w.now, "%s: the NIC dies", h.name)
+	for name, v := range h.nic.Status().Counters {
+		h.counters[name] += v
+	}
+	h.isDown = true
+	for _, a := range h.apps {
+		a.lose()
+	}
+	h.apps = nil
+}
+
+// turn does what the daemon does after each stimulus, a bounded part of it.
+func (h *host) turn() {
+	if h.isDown || h.isBusy {
+		return
+	}
+	w := h.world
+	h.isBusy = true
+	for range w.plan.burst {
+		if !h.nic.PollTransmit(w.now, &h.out) {
+			break
+		}
+		h.emit(&h.out)
+	}
+	h.isBusy = false
+	var e nic.Event
+	for h.nic.PollEvent(&e) {
+		e.Context.Owner().(*app).handleEvent(&e)
+	}
+	if h.nic.HasWork() {
+		h.turnAfter(time.Duration(w.plan.burst) * w.plan.packetCost)
+	}
+	h.armTimer()
+}
+
+// emit sends a packet, or hands it over by reference when it stays on this NIC.
+func (h *host) emit(p *ibt.Packet) {
+	w := h.world
+	if h.nic.IsLocal(p.DGID) {
+		w.local++
+		w.trace.note(w.now, "%s: loops %v", h.name, p.Headers.BTH)
+		h.nic.HandlePacket(w.now, p)
+		return
+	}
+	for _, l := range h.links {
+		if l != nil && (l.to.gids[0] == p.DGID || l.to.gids[1] == p.DGID) {
+			l.carry(p)
+			return
+		}
+	}
+	w.court.Failf("%s: a packet for %v, which is nobody", h.name, p.DGID)
+}
+
+// turnSoon plans a turn. A host takes a moment, so that packets come in batches.
+func (h *host) turnSoon() { h.turnAfter(h.world.delay(0, h.world.plan.lag)) }
+
+func (h *host) turnAfter(d time.Duration) {
+	w := h.world
+	at := w.now.Add(d)
+	if h.turnAt <= at {
+		return
+	}
+	h.turnAt = at
+	life := h.lives
+	w.at(at, func() {
+		if h.lives != life || h.turnAt != at {
+			return
+		}
+		h.turnAt = clock.Never
+		h.turn()
+	})
+}
+
+// armTimer plans the call of HandleTimeout; a busy host is sometimes late.
+func (h *host) armTimer() {
+	w := h.world
+	t := h.nic.PollTimeout()
+	if t == clock.Never || t >= h.wakeAt {
+		return
+	}
+	t = max(t, w.now)
+	if w.plan.lateTimers > 0 && w.chance(w.plan.lateTimers) {
+		t = t.Add(w.delay(0, 2*time.Millisecond))
+	}
+	h.wakeAt = t
+	life := h.lives
+	w.at(t, func() {
+		if h.lives != life || h.wakeAt != t || h.isDown {
+			return
+		}
+		h.wakeAt = clock.Never
+		if h.nic.PollTimeout() <= w.now {
+			h.nic.HandleTimeout(w.now)
+		}
+		h.turn()
+	})
+}
+
+// rung plans a look at the doorbells. One in a while is overlooked until much later, as when the
+// lane falls asleep at the wrong moment.
+func (h *host) rung() {
+	w := h.world
+	d := w.delay(0, w.plan.lag)
+	if w.chance(w.plan.lostBells) {
+		d = w.delay(time.Millisecond, 20*time.Millisecond)
+		w.mark("doorbell.late")
+	}
+	at := w.now.Add(d)
+	if h.bellAt <= at {
+		return
+	}
+	h.bellAt = at
+	life := h.lives
+	w.at(at, func() {
+		if h.lives != life || h.bellAt != at || h.isDown {
+			return
+		}
+		h.bellAt = clock.Never
+		h.nic.HandleDoorbells(w.now)
+		h.turn()
+	})
+}

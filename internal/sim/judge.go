@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// judgeMemory looks for bytes that changed without a right.
+func (w *World) judgeMemory(when string) {
+	for _, a := range w.apps {
+		a.mem.Verify(when)
+	}
+}
+
+// judgeMemoryAt does so a few times while the trouble lasts.
+func (w *World) judgeMemoryAt(t clock.Time) {
+	w.at(t, func() {
+		w.judgeMemory("in trouble")
+		if !w.isCalm {
+			w.judgeMemoryAt(w.now.Add(w.plan.duration/4 + time.Microsecond))
+		}
+	})
+}
+
+// judgeRest is called when everything should have come to an end.
+func (w *World) judgeRest() {
+	if !w.calendar.isEmpty() {
+		w.court.Failf("the world is not at rest after %v: %d events are planned",
+			restTime, len(w.calendar.heap))
+	}
+	for _, h := range w.hosts {
+		if h.isDown {
+			continue
+		}
+		if h.nic.HasWork() {
+			w.court.Failf("%s: the NIC still has work", h.name)
+		}
+		if t := h.nic.PollTimeout(); t != clock.Never {
+			w.court.Failf("%s: a timer is set for %v from now", h.name, t.Sub(w.now))
+		}
+		for _, a := range h.apps {
+			a.judgeRest()
+		}
+	}
+	for _, a := range w.apps {
+		a.judgeCells()
+	}
+}
+
+func (a *app) judgeRest() {
+	for _, q := range a.cqs {
+		q.judgeSleep()
+		q.pollAll()
+	}
+	for _, e := range a.endpoints {
+		if n := e.ledger.Open(); n > 0 {
+			a.world.court.Failf("%s: %d requests have no end (state %v)", e.name, n, e.qpState())
+		}
+		if e.in != nil && e.qpState() != rdma.QPStateError {
+			e.in.Finish()
+		}
+		for _, qpn := range sortedKeys(e.from) {
+			e.from[qpn].Finish()
+		}
+	}
+}
+
+// close ends all applications and looks for what they leave behind.
+func (w *World) close() {
+	for _, h := range w.hosts {
+		for len(h.apps) > 0 {
+			h.apps[0].close()
+		}
+		if h.isDown {
+			continue
+		}
+		s := h.nic.Status()
+		if n := len(s.Contexts); n > 0 {
+			w.court.Failf("%s: %d contexts are left", h.name, n)
+		}
+		if n := h.heap.live; n > 0 {
+			w.court.Failf("%s: memory of %d queues is left", h.name, n)
+		}
+		if t := h.nic.PollTimeout(); t != clock.Never {
+			w.court.Failf("%s: a timer without a queue pair", h.name)
+		}
+	}
+	w.judgeMemory("after the end")
+	w.markCounters()
+}

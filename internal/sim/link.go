@@ -1,0 +1,155 @@
+package sim
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/netio/faulty"
+	"github.com/softrnic/softrnic/internal/wire/ib"
+	"github.com/softrnic/softrnic/internal/wire/roce"
+)
+
+// link is one direction between two hosts.
+type link struct {
+	from, to *host
+	random   *rand.Rand
+	decider  *faulty.Decider
+	downTill clock.Time // a partition ends here
+	marks    float64    // chance of a congestion mark
+}
+
+// flight is a packet on the wire, in bytes.
+type flight struct {
+	from, to *host
+	path     roce.Path
+	buf      []byte // BTH to ICRC
+	damaged  int    // number of the byte with a wrong bit, or −1
+}
+
+// frameOverhead is what Ethernet, IP and UDP add on the wire; it matters for rates only.
+const frameOverhead = 14 + 20 + 8
+
+// newFlight serialises a packet into memory of its own.
+func (w *World) newFlight(p *ibt.Packet) *flight {
+	var f *flight
+	if n := len(w.spare); n > 0 {
+		f = w.spare[n-1]
+		w.spare = w.spare[:n-1]
+	} else {
+		f = &flight{buf: make([]byte, 0, 4096+ib.HeadersLenMax+8)}
+	}
+	f.damaged = -1
+	f.path = roce.Path{
+		Src: p.SGID.Addr(), Dst: p.DGID.Addr(), FlowLabel: p.FlowLabel, SrcPort: p.Flow,
+		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, DF: true,
+	}
+	b := p.Headers.Append(f.buf[:0])
+	b = append(b, p.Payload...)
+	b = ib.AppendPad(b, p.Headers.BTH.PadCount)
+	f.buf = roce.AppendICRC(&f.path, b)
+	return f
+}
+
+func (w *World) freeFlight(f *flight) {
+	f.from, f.to = nil, nil
+	w.spare = append(w.spare, f)
+}
+
+// carry puts a packet on the link.
+func (l *link) carry(p *ibt.Packet) {
+	w := l.from.world
+	f := w.newFlight(p)
+	f.from, f.to = l.from, l.to
+	w.packets++
+	w.observe.sent(f)
+	if w.now < l.downTill {
+		w.trace.packet(w.now, "cut", f)
+		w.freeFlight(f)
+		return
+	}
+	v := l.decider.Decide(w.now, len(f.buf)+frameOverhead)
+	switch {
+	case v.Drop:
+		w.trace.packet(w.now, "lost", f)
+		w.freeFlight(f)
+		return
+	case v.Duplicate:
+		d := w.newFlight(p)
+		d.from, d.to = l.from, l.to
+		w.fly(d, v.DuplicateAt, "doubled")
+	}
+	if l.marks > 0 && f.path.ECN() != 0 && l.random.Float64() < l.marks {
+		f.path.TrafficClass |= roce.ECNCongestionExperienced
+	}
+	what := "sent"
+	if bit := v.Bit - 8*frameOverhead; bit >= 0 {
+		// What is damaged in front of the BTH would reach nobody or be noticed by lower layers.
+		f.buf[bit/8] ^= 1 << (bit % 8)
+		f.damaged = bit / 8
+		what = "damaged"
+	}
+	w.fly(f, v.At, what)
+}
+
+func (w *World) fly(f *flight, at clock.Time, what string) {
+	w.trace.packet(w.now, what, f)
+	w.inFlight++
+	w.calendar.add(event{at: at, flight: f})
+}
+
+// arrive takes a packet off the wire as a receiving port does.
+func (w *World) arrive(f *flight) {
+	w.inFlight--
+	h := f.to
+	defer w.freeFlight(f)
+	if h.isDown {
+		return
+	}
+	n := len(f.buf) - roce.ICRCLen
+	isGood := roce.CheckICRC(&f.path, f.buf) == roce.Good
+	if isGood && f.damaged >= 0 && f.damaged != unprotectedByte {
+		w.court.Failf("a damaged packet passed the ICRC: %v", ib.Packet(f.buf[:n]))
+	}
+	if !isGood {
+		if f.damaged < 0 {
+			w.court.Failf("the ICRC refuses an intact packet: %v", ib.Packet(f.buf[:n]))
+		}
+		w.mark("icrc.refused")
+		w.trace.packet(w.now, "refused", f)
+		return
+	}
+	p := &w.arrival
+	payload, err := p.Headers.Parse(f.buf[:n:n])
+	if err != nil {
+		w.court.Failf("an intact packet is not understood: %v: %v", err, ib.Packet(f.buf[:n]))
+		return
+	}
+	p.Payload = payload
+	p.Address = ibt.Address{
+		SGID: f.path.Src.As16(), DGID: f.path.Dst.As16(), FlowLabel: f.path.FlowLabel,
+		Flow: f.path.SrcPort, TrafficClass: f.path.TrafficClass, HopLimit: f.path.HopLimit, Port: 1,
+	}
+	w.trace.packet(w.now, "arrived", f)
+	w.observe.arrived(h, &p.Headers)
+	h.nic.HandlePacket(w.now, p)
+	h.turnSoon()
+}
+
+// unprotectedByte holds FECN, BECN and reserved bits, which the ICRC leaves out.
+const unprotectedByte = 4
+
+// setProfile makes the link good or bad from now on.
+func (l *link) setProfile(p faulty.Profile) {
+	l.decider = faulty.NewDecider(p, 0, l.random)
+}
+
+// cut takes the link down for a while.
+func (l *link) cut(d time.Duration) { l.downTill = max(l.downTill, l.from.world.now.Add(d)) }
+
+// put64 and get64 access application memory as the host's processor does.
+func get64(b []byte) uint64 { return binary.NativeEndian.Uint64(b) }
+
+func put64(b []byte, v uint64) { binary.NativeEndian.PutUint64(b, v) }

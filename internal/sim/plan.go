@@ -1,0 +1,142 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/netio/faulty"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// plan is what one seed makes of the world. Each feature is present in a part of the seeds only:
+// worlds with everything on hide bugs that need something to be off.
+type plan struct {
+	hosts, apps, connections, datagrams int
+
+	duration time.Duration
+	profile  faulty.Profile
+	marks    float64 // congestion marks
+	mtu      rdma.MTU
+
+	burst      int           // packets per turn of a host
+	packetCost time.Duration // what one costs a host
+	lag        time.Duration // a host notices things that much later
+	lateTimers float64
+	lostBells  float64
+
+	pause      time.Duration // of an application between two looks
+	posts      int           // work requests per look at most
+	maxMessage int
+	isSlow     bool // applications post receives late
+	bad        float64
+	events     float64 // chance that a CQ is waited for instead of polled
+	shared     float64 // chance that an application has a shared receive queue
+	remote     float64 // chance that a region is not mapped
+
+	partitions, clogs, restarts, deaths, deregs, cycles bool
+	mishapGap                                           time.Duration
+}
+
+// Profiles of faults by name. The empty name lets the seed choose.
+const (
+	FaultsNone  = "none"
+	FaultsLight = "light"
+	FaultsHeavy = "heavy"
+	FaultsChaos = "chaos"
+)
+
+// FaultNames lists the profiles that Config.Faults may name.
+var FaultNames = []string{FaultsNone, FaultsLight, FaultsHeavy, FaultsChaos}
+
+func (w *World) makePlan() {
+	p := &w.plan
+	p.hosts = w.between(1, 4)
+	if w.cfg.Hosts > 0 {
+		p.hosts = w.cfg.Hosts
+	}
+	p.apps = p.hosts + w.between(1, 2)
+	p.connections = w.between(1, 6)
+	p.datagrams = w.pick(0, 0, 2, 3)
+	p.duration = w.delay(5*time.Millisecond, 60*time.Millisecond)
+	if w.cfg.Duration > 0 {
+		p.duration = w.cfg.Duration
+	}
+	p.mtu = rdma.MTU(w.between(1, 5))
+	p.burst = w.pick(1, 4, 16, 64)
+	p.packetCost = time.Duration(w.pick(50, 200, 1000)) * time.Nanosecond
+	p.lag = time.Duration(w.pick(0, 1, 3, 50)) * time.Microsecond
+	p.lateTimers = w.pickFloat(0, 0, 0.2)
+	p.lostBells = w.pickFloat(0, 0, 0.02)
+	p.pause = time.Duration(w.pick(5, 20, 100, 400)) * time.Microsecond
+	p.posts = w.pick(1, 4, 16)
+	p.maxMessage = w.pick(64, 1000, 9000, 40000, 100000)
+	p.isSlow = w.chance(0.3)
+	p.bad = w.pickFloat(0, 0, 0.005, 0.02)
+	p.events = w.pickFloat(0, 0.5, 1)
+	p.shared = w.pickFloat(0, 0.5, 1)
+	p.remote = w.pickFloat(0, 0.5, 1)
+	p.profile.Delay = time.Duration(w.pick(1, 5, 20, 200)) * time.Microsecond
+	p.marks = w.pickFloat(0, 0, 0, 0.05)
+	w.planFaults(w.cfg.Faults)
+}
+
+func (w *World) planFaults(name string) {
+	if name == "" {
+		name = FaultNames[w.between(0, len(FaultNames)-1)]
+	}
+	p := &w.plan
+	p.mishapGap = p.duration / time.Duration(w.between(2, 6))
+	switch name {
+	case FaultsLight:
+		w.planNetwork(0.01)
+	case FaultsHeavy:
+		w.planNetwork(0.15)
+	case FaultsChaos:
+		w.planNetwork(w.pickFloat(0, 0.01, 0.05))
+		p.partitions, p.clogs = w.chance(0.4), w.chance(0.3)
+		p.restarts, p.deaths = w.chance(0.3), w.chance(0.3)
+		p.deregs = w.chance(0.3)
+	}
+	p.cycles = w.chance(0.5)
+}
+
+// planNetwork gives the links faults, each kind in some seeds.
+func (w *World) planNetwork(most float64) {
+	f := &w.plan.profile
+	roll := func(share float64) float64 {
+		if !w.chance(share) {
+			return 0
+		}
+		return w.random.Float64() * most
+	}
+	f.Loss, f.Dup, f.Reorder, f.Corrupt = roll(0.7), roll(0.5), roll(0.5), roll(0.4)
+	f.Gap = time.Duration(w.pick(10, 100, 1000)) * time.Microsecond
+	if w.chance(0.3) {
+		f.Jitter = time.Duration(w.random.Float64() * float64(f.Delay))
+	}
+	if w.chance(0.2) {
+		f.Rate = uint64(w.pick(1, 10)) * 1e9
+	}
+}
+
+// loss is the chance that a packet does not arrive.
+func (p *plan) loss() float64 { return p.profile.Loss + p.profile.Corrupt }
+
+func (p *plan) String() string {
+	s := fmt.Sprintf("%d hosts, %d applications, %d connections, %d datagram QPs, %v, MTU %v, "+
+		"messages up to %d B, network %v", p.hosts, p.apps, p.connections, p.datagrams,
+		p.duration.Round(time.Microsecond), p.mtu, p.maxMessage, p.profile)
+	for _, f := range []struct {
+		on   bool
+		name string
+	}{
+		{p.isSlow, "slow applications"}, {p.bad > 0, "bad requests"}, {p.partitions, "partitions"},
+		{p.clogs, "clogs"}, {p.restarts, "NIC restarts"}, {p.deaths, "deaths"},
+		{p.deregs, "deregistrations"}, {p.cycles, "state cycles"}, {p.lostBells > 0, "late bells"},
+	} {
+		if f.on {
+			s += ", " + f.name
+		}
+	}
+	return s
+}

@@ -1,0 +1,191 @@
+package sim
+
+import (
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/ring"
+	"github.com/softrnic/softrnic/internal/sim/check"
+)
+
+// receiveBudget bounds the bytes of the receives that one queue has posted, so that no queue takes
+// the memory that another needs to go on.
+const receiveBudget = 64 << 10
+
+// receive is a posted receive.
+type receive struct {
+	id     uint64
+	app    *app
+	owner  *endpoint // nil: of the shared queue
+	pieces []piece
+	claims []*check.Claim
+	total  int
+}
+
+// newReceive makes a receive of total bytes; nil where there is no memory for it now.
+func (a *app) newReceive(owner *endpoint, total, most int) *receive {
+	list := a.cut(total, most, rdma.AccessLocalWrite)
+	if list == nil {
+		return nil
+	}
+	r := &receive{id: a.world.newID(), app: a, owner: owner, pieces: list, total: total}
+	for _, p := range list {
+		r.claims = append(r.claims, a.mem.Claim(p.off, p.n))
+	}
+	a.receives[r.id] = r
+	return r
+}
+
+// enqueue writes the receive into a ring and shows it.
+func (r *receive) enqueue(rq *ring.Producer) {
+	slot := rq.Slot()
+	list := sges(r.pieces)
+	abi.EncodeRecvWQE(slot, &abi.RecvWQE{WRID: r.id, NumSGE: uint32(len(list))})
+	for i := range list {
+		abi.EncodeSGE(slot[abi.RecvWQEBytes:], i, &list[i])
+	}
+	rq.Push()
+	rq.Publish()
+}
+
+// drop ends the receive; what lies in its buffers is not determined.
+func (r *receive) drop() {
+	for _, p := range r.pieces {
+		r.app.mem.Adopt(p.off, p.n)
+	}
+	r.finish()
+}
+
+func (r *receive) finish() {
+	for _, c := range r.claims {
+		r.app.mem.Release(c)
+	}
+	r.app.uncut(r.pieces)
+	delete(r.app.receives, r.id)
+}
+
+// complete judges the receive's completion.
+func (r *receive) complete(q *cq, c *abi.CQE) {
+	a := r.app
+	e := r.owner
+	if e == nil {
+		e = a.endpointOf(c.QPNum)
+		a.srq.ledger.Complete(c)
+	} else {
+		e.received.Complete(c)
+	}
+	switch {
+	case e == nil || e.isGone || e.qpn != c.QPNum:
+		a.world.court.Failf("%s: receive %d completes for QP %#x, which is not there",
+			a.name, r.id, c.QPNum)
+		r.drop()
+	case q != e.recvCQ:
+		a.world.court.Failf("%s: receive %d completes in the wrong CQ", e.name, r.id)
+		r.drop()
+	case rdma.WCStatus(c.Status) != rdma.WCSuccess:
+		e.judgeRefusal(rdma.WCStatus(c.Status))
+		r.drop()
+	default:
+		r.land(e, c)
+	}
+}
+
+// land compares what arrived with what was sent.
+func (r *receive) land(e *endpoint, c *abi.CQE) {
+	a := r.app
+	head := 0
+	if e.kind == rdma.QPTypeUD {
+		head = ibt.GRHBytes
+		if rdma.WCFlags(c.WCFlags)&rdma.WCGRH == 0 || int(c.ByteLen) < head {
+			a.world.court.Failf("%s: a datagram without a GRH", e.name)
+			r.drop()
+			return
+		}
+		c.ByteLen -= uint32(head)
+	}
+	stream := e.streamFrom(c)
+	if stream == nil {
+		a.world.court.Failf("%s: a message from QP %#x, which sent none", e.name, c.SrcQP)
+		r.drop()
+		return
+	}
+	filled := 0
+	var payload []byte
+	if rdma.WCOpcode(c.Opcode) == rdma.WCOpRecv {
+		filled = head + int(c.ByteLen)
+		payload = a.gather(r.pieces, head, int(c.ByteLen))
+	}
+	stream.Receive(c, payload)
+	e.landed++
+	if e.kind == rdma.QPTypeUC {
+		// An earlier message that was cut short may have left bytes.
+		filled = r.total
+	}
+	r.settle(e, filled)
+}
+
+// settle takes the first filled bytes as they are; the rest must not have changed.
+func (r *receive) settle(e *endpoint, filled int) {
+	m := r.app.mem
+	for _, p := range r.pieces {
+		n := min(filled, p.n)
+		m.Adopt(p.off, n)
+		filled -= n
+		if !m.Untouched(p.off+n, p.n-n) {
+			r.app.world.court.Failf("%s: receive %d changed behind the message", e.name, r.id)
+			m.Adopt(p.off, p.n)
+		}
+	}
+	r.finish()
+}
+
+// sharedQueue is an application's end of an SRQ.
+type sharedQueue struct {
+	app    *app
+	handle uint32
+	rq     *ring.Producer
+	ledger check.RecvQueue
+	depth  int
+	maxSGE int
+	each   int // bytes of a receive
+	// lost counts queue pairs that are gone: each may have taken a receive with it.
+	lost int
+}
+
+func (a *app) newSharedQueue() *sharedQueue {
+	w := a.world
+	s := &sharedQueue{app: a, maxSGE: w.between(1, 4), each: max(w.plan.maxMessage, 1)}
+	s.each = max(s.each, w.plan.mtu.Bytes()+ibt.GRHBytes)
+	s.depth = max(1, min(64, 2*receiveBudget/s.each))
+	limit := uint32(0)
+	if w.chance(0.5) {
+		limit = uint32(w.between(1, s.depth))
+	}
+	rsp, shared, refusal := a.ctx.CreateSRQ(&abi.CreateSRQReq{
+		PD: a.pd, MaxWR: uint32(s.depth), MaxSGE: uint32(s.maxSGE), Limit: limit,
+	})
+	if refusal != nil {
+		w.court.Failf("%s: create_srq: %v", a.name, refusal)
+		return nil
+	}
+	m := shared.Bytes()
+	s.handle = rsp.Handle
+	s.rq = ring.NewProducer(m[rsp.Offset:],
+		ring.Geometry{Entries: rsp.Entries, Stride: rsp.Stride},
+		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
+	s.ledger = check.RecvQueue{Court: &w.court, Name: a.name + " SRQ", Shared: true}
+	s.fill()
+	return s
+}
+
+// fill posts receives until the queue has its depth.
+func (s *sharedQueue) fill() {
+	for s.ledger.Open() < s.depth+s.lost && s.rq.Free() > 0 {
+		r := s.app.newReceive(nil, s.each, s.maxSGE)
+		if r == nil {
+			return
+		}
+		r.enqueue(s.rq)
+		s.ledger.Post(r.id)
+	}
+}

@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config chooses a run. What is zero is chosen by the seed.
+type Config struct {
+	Seed     uint64
+	Hosts    int           // 1…16
+	Duration time.Duration // of the trouble, in virtual time
+	Faults   string        // one of FaultNames
+	Trace    io.Writer     // gets every line of the trace; nil: none
+}
+
+// Report is the outcome of a run.
+type Report struct {
+	Seed        uint64
+	Plan        string
+	Hash        uint64 // of the trace: equal for equal runs
+	Packets     uint64 // on links
+	Local       uint64 // between queue pairs of one NIC
+	Requests    uint64
+	Completions uint64
+	Elapsed     time.Duration     // virtual
+	Marks       map[string]uint64 // how often what rare things happened
+	Failures    []string
+	Tail        []string // the last lines of the trace, where something failed
+}
+
+// ErrFailed is wrapped by the error of a run in which something was wrong.
+var ErrFailed = errors.New("the simulation found a fault")
+
+// hostsMax bounds Config.Hosts: QPN ranges and addresses are per host.
+const hostsMax = 16
+
+// Run plays one seed. Its error wraps ErrFailed where a checker found a fault; the report is
+// complete then too.
+func Run(cfg Config) (Report, error) {
+	switch {
+	case cfg.Hosts < 0 || cfg.Hosts > hostsMax:
+		return Report{}, fmt.Errorf("sim: %d hosts; use 1…%d, or 0 to let the seed choose",
+			cfg.Hosts, hostsMax)
+	case cfg.Duration < 0 || cfg.Duration > time.Hour:
+		return Report{}, fmt.Errorf("sim: a duration of %v; use up to an hour", cfg.Duration)
+	case cfg.Faults != "" && !slices.Contains(FaultNames, cfg.Faults):
+		return Report{}, fmt.Errorf("sim: faults %q are unknown; known are %s",
+			cfg.Faults, strings.Join(FaultNames, ", "))
+	}
+	w := newWorld(cfg)
+	w.runGuarded()
+	return w.report()
+}
+
+// runGuarded turns a panic of the product into a failure, so that the seed and the trace are shown
+// with it.
+func (w *World) runGuarded() {
+	defer func() {
+		if x := recover(); x != nil {
+			w.court.Failf("panic: %v\n%s", x, stack())
+		}
+	}()
+	w.run()
+}
+
+func (w *World) report() (Report, error) {
+	r := Report{
+		Seed: w.cfg.Seed, Plan: w.plan.String(), Hash: w.trace.hash, Packets: w.packets,
+		Local: w.local, Requests: w.requests, Completions: w.completions,
+		Elapsed: time.Duration(w.now), Marks: w.marks, Failures: w.court.Failures(),
+	}
+	if !w.court.HasFailed() {
+		return r, nil
+	}
+	r.Tail = w.trace.tail()
+	return r, fmt.Errorf("%w: seed %d: %s", ErrFailed, w.cfg.Seed, r.Failures[0])
+}
+
+// Replay returns the command that repeats the run.
+func (c Config) Replay() string {
+	s := fmt.Sprintf("rnic sim --seed %d", c.Seed)
+	if c.Hosts > 0 {
+		s += fmt.Sprintf(" --hosts %d", c.Hosts)
+	}
+	if c.Duration > 0 {
+		s += fmt.Sprintf(" --duration %v", c.Duration)
+	}
+	if c.Faults != "" {
+		s += " --faults " + c.Faults
+	}
+	return s
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

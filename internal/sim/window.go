@@ -1,0 +1,55 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/sim/check"
+)
+
+// window is a region of one end that the other end writes and reads.
+type window struct {
+	area  *area
+	model *check.Window
+	reads []span // open reads of the peer, by offset in the window
+	seed  uint64 // UC: the content that all writes are pieces of
+	n     int
+}
+
+// newWindow registers a region of n bytes for e's peer, or nothing where there is no room.
+func (e *endpoint) newWindow(n int) *window {
+	a := e.app
+	off, ok := a.windows.take(n)
+	if !ok {
+		return nil
+	}
+	r := a.register(span{off, n},
+		rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead)
+	if r == nil {
+		return nil
+	}
+	return &window{
+		area: r, n: n, seed: a.world.random.Uint64(),
+		model: &check.Window{Mem: a.mem, Name: e.name + " window", Off: off, Len: n},
+	}
+}
+
+// close ends the window after nobody can write to it any more.
+func (x *window) close() {
+	x.model.Close()
+	x.area.app.deregister(x.area)
+	x.area.app.windows.give(x.area.off, x.area.n)
+}
+
+// isRead reports an open read of the range.
+func (x *window) isRead(off, n int) bool {
+	return slices.ContainsFunc(x.reads, func(s span) bool {
+		return s.off < off+n && off < s.end()
+	})
+}
+
+func (x *window) endRead(s span) {
+	if i := slices.Index(x.reads, s); i >= 0 {
+		x.reads = slices.Delete(x.reads, i, i+1)
+	}
+}

@@ -1,0 +1,201 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/sim/check"
+)
+
+// World is one run.
+type World struct {
+	cfg      Config
+	plan     plan
+	random   *rand.Rand
+	now      clock.Time
+	calendar calendar
+	court    check.Court
+	trace    *trace
+	observe  observer
+	marks    map[string]uint64
+
+	hosts     []*host
+	apps      []*app
+	pairs     []*pair
+	datagrams []*endpoint
+	isCalm    bool
+	healedAt  clock.Time
+
+	arrival  ibt.Packet
+	spare    []*flight
+	inFlight int
+	appCount int
+	ids      uint64
+
+	packets, local, completions, requests uint64
+}
+
+// restTime is how long the world may take to come to rest after the trouble.
+const restTime = 2 * time.Minute
+
+func newWorld(cfg Config) *World {
+	w := &World{
+		cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 0x736f6674726e6963)),
+		trace: newTrace(cfg.Trace), marks: map[string]uint64{},
+	}
+	w.observe = observer{world: w, flows: map[uint64]*flow{}}
+	w.now = clock.Time(time.Second)
+	w.makePlan()
+	for i := range w.plan.hosts {
+		w.hosts = append(w.hosts, newHost(w, i))
+	}
+	for _, from := range w.hosts {
+		from.links = make([]*link, len(w.hosts))
+		for _, to := range w.hosts {
+			if from != to {
+				random := rand.New(rand.NewPCG(cfg.Seed, uint64(from.index*64+to.index)))
+				l := &link{from: from, to: to, random: random, marks: w.plan.marks}
+				l.setProfile(w.plan.profile)
+				from.links[to.index] = l
+			}
+		}
+	}
+	for i := range w.plan.apps {
+		w.newApp(w.hosts[i%len(w.hosts)])
+	}
+	for range w.plan.connections {
+		kind := rdma.QPType(w.pick(int(rdma.QPTypeRC), int(rdma.QPTypeRC), int(rdma.QPTypeRC),
+			int(rdma.QPTypeUC)))
+		p := &pair{world: w, kind: kind}
+		w.pairs = append(w.pairs, p)
+		p.connect()
+		p.watch()
+	}
+	for range w.plan.datagrams {
+		w.newDatagramEndpoint()
+	}
+	w.mishaps()
+	return w
+}
+
+// run takes the world through its three parts.
+func (w *World) run() {
+	end := w.now.Add(w.plan.duration)
+	w.judgeMemoryAt(w.now.Add(w.plan.duration / 4))
+	w.advance(end)
+	w.calm()
+	w.turnAll()
+	w.advance(w.now.Add(restTime))
+	if !w.court.HasFailed() {
+		w.judgeRest()
+	}
+	w.judgeMemory("at rest")
+	w.close()
+}
+
+// advance lets everything happen that is planned up to the given time.
+func (w *World) advance(till clock.Time) {
+	for !w.calendar.isEmpty() && !w.court.HasFailed() {
+		if w.calendar.heap[0].at > till {
+			w.now = till
+			return
+		}
+		e := w.calendar.next()
+		w.now = max(w.now, e.at)
+		if e.flight != nil {
+			w.arrive(e.flight)
+			continue
+		}
+		e.run()
+	}
+}
+
+// at plans something.
+func (w *World) at(t clock.Time, run func()) { w.calendar.add(event{at: t, run: run}) }
+
+// turnAll drains every NIC, after verbs were called on some of them.
+func (w *World) turnAll() {
+	for _, h := range w.hosts {
+		h.turn()
+	}
+}
+
+// isSettled reports that trouble is over and that everything posted has come to an end.
+func (w *World) isSettled() bool {
+	if w.court.HasFailed() {
+		return true
+	}
+	if !w.isCalm || w.inFlight > 0 {
+		return false
+	}
+	for _, a := range w.apps {
+		if a.isGone {
+			continue
+		}
+		for _, e := range a.endpoints {
+			if e.ledger.Open() > 0 || e.qpState() == rdma.QPStateSQD || e.qpState() == rdma.QPStateSQE {
+				return false
+			}
+		}
+		for _, q := range a.cqs {
+			if n, _ := q.ring.Pending(); n > 0 && q.mode != cqAwaited {
+				return false
+			}
+		}
+	}
+	for _, p := range w.pairs {
+		if p.isDoomed && !p.isOver() {
+			return false
+		}
+	}
+	return true
+}
+
+// isOver reports that both ends are gone.
+func (p *pair) isOver() bool {
+	for _, e := range p.ends {
+		if e != nil && !e.isGone {
+			return false
+		}
+	}
+	return true
+}
+
+// newID returns a number that no other work request has.
+func (w *World) newID() uint64 {
+	w.ids++
+	return w.ids
+}
+
+// pickApp returns some application that lives, or nil.
+func (w *World) pickApp() *app {
+	var all []*app
+	for _, h := range w.hosts {
+		for _, a := range h.apps {
+			if !a.isGone && !a.process.isDead && len(a.endpoints) < 12 {
+				all = append(all, a)
+			}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all[w.between(0, len(all)-1)]
+}
+
+// Random choices, all from the seed.
+
+func (w *World) between(lo, hi int) int { return lo + w.random.IntN(hi-lo+1) }
+
+func (w *World) pick(list ...int) int { return list[w.random.IntN(len(list))] }
+
+func (w *World) pickFloat(list ...float64) float64 { return list[w.random.IntN(len(list))] }
+
+func (w *World) chance(p float64) bool { return p > 0 && w.random.Float64() < p }
+
+func (w *World) delay(lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(w.random.Int64N(int64(hi-lo)+1))
+}
