@@ -104,7 +104,10 @@ func TestCost_SteadyState_AllocatesNothing(t *testing.T) {
 }
 
 func benchmarkFlow(b *testing.B, f flow, batch int) {
-	f.c.edit = func(_ string, a *Attr) { a.PathMTU = rdma.MTU4096; a.MaxRdAtomic, a.MaxDestRdAtomic = 16, 16 }
+	f.c.edit = func(_ string, a *Attr) {
+		a.PathMTU = rdma.MTU4096
+		a.MaxRdAtomic, a.MaxDestRdAtomic = 16, 16
+	}
 	w := quietWorld(b, f.c)
 	var p Packet
 	f.round(w, &p, batch)

@@ -178,6 +178,9 @@ func (q *QP) handleSequenceNak() {
 // of loss is an old one.
 func (q *QP) hasJustGoneBack() bool {
 	r := &q.send
-	wait := max(limits.RetransmitInterval, r.window.rtt)
+	wait := r.window.rttMin
+	if wait == 0 {
+		wait = limits.RetransmitInterval
+	}
 	return r.retry.wentBack && q.now.Sub(r.retry.wentBackAt) < wait
 }

@@ -205,107 +205,118 @@ func TestResponder_NoReceive_T13_OneRNRNakWithOurTimer(t *testing.T) {
 	wantAck(t, w.give(send(101)), 101, ib.RNRNAK(12))
 }
 
+// refusal is wrong packets and what becomes of the last.
+type refusal struct {
+	name    string
+	make    func(w *world) []*Packet
+	want    ib.Syndrome
+	psn     rdma.PSN
+	recv    rdma.WCStatus // of the receive; WCSuccess: none completes with an error
+	event   rdma.EventType
+	attr    func(*Attr)
+	noEvent bool
+}
+
+func withRETH(p *Packet, edit func(*ib.RETH)) *Packet {
+	edit(&p.Headers.RETH)
+	return p
+}
+
+// refusals is one case of each wrong that a responder refuses.
+//
+//tidy:table
+var refusals = []refusal{
+	{name: "middle without first", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet {
+			return []*Packet{w.request(ib.RCSendMiddle, 100, mtuBytes(1024))}
+		}},
+	{name: "write inside send", want: nakInvalid, psn: 101, recv: rdma.WCRemInvReqErr,
+		noEvent: true, make: func(w *world) []*Packet {
+			return []*Packet{
+				w.request(ib.RCSendFirst, 100, mtuBytes(1024)),
+				w.writePacket(ib.RCWriteOnly, 101, 1, mtuBytes(1)),
+			}
+		}},
+	{name: "short first", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet {
+			return []*Packet{w.request(ib.RCSendFirst, 100, mtuBytes(1000))}
+		}},
+	{name: "long only", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet {
+			return []*Packet{w.request(ib.RCSendOnly, 100, mtuBytes(1028))}
+		}},
+	{name: "empty last", want: nakInvalid, psn: 101, recv: rdma.WCRemInvReqErr, noEvent: true,
+		make: func(w *world) []*Packet {
+			return []*Packet{
+				w.request(ib.RCSendFirst, 100, mtuBytes(1024)), w.request(ib.RCSendLast, 101, nil),
+			}
+		}},
+	{name: "write longer than its length", want: nakInvalid, psn: 101, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet {
+			return []*Packet{
+				w.writePacket(ib.RCWriteFirst, 100, 1025, mtuBytes(1024)),
+				w.writePacket(ib.RCWriteLast, 101, 0, mtuBytes(2)),
+			}
+		}},
+	{name: "write shorter than its length", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet {
+			return []*Packet{w.writePacket(ib.RCWriteOnly, 100, 9, mtuBytes(8))}
+		}},
+	{name: "message over 2 GiB", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet {
+			return []*Packet{w.writePacket(ib.RCWriteFirst, 100, 1<<31+1, mtuBytes(1024))}
+		}},
+	{name: "receive too short", want: nakInvalid, psn: 101, recv: rdma.WCLocLenErr, noEvent: true,
+		make: func(w *world) []*Packet {
+			return []*Packet{
+				w.request(ib.RCSendFirst, 100, mtuBytes(1024)),
+				w.request(ib.RCSendLast, 101, mtuBytes(1000)),
+			}
+		}},
+	{name: "unknown rkey", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
+		make: func(w *world) []*Packet {
+			return []*Packet{withRETH(w.readRequestPacket(100, 0, 8), func(h *ib.RETH) { h.RKey++ })}
+		}},
+	{name: "out of bounds", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
+		make: func(w *world) []*Packet {
+			return []*Packet{w.readRequestPacket(100, len(w.b.mem)-7, 8)}
+		}},
+	{name: "write out of bounds", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
+		make: func(w *world) []*Packet {
+			p := w.writePacket(ib.RCWriteOnly, 100, 8, mtuBytes(8))
+			return []*Packet{withRETH(p, func(h *ib.RETH) { h.VA = testBase - 1 })}
+		}},
+	{name: "QP without the right", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
+		attr: func(a *Attr) { a.Access = rdma.AccessLocalWrite | rdma.AccessRemoteRead },
+		make: func(w *world) []*Packet {
+			return []*Packet{w.writePacket(ib.RCWriteOnly, 100, 8, mtuBytes(8))}
+		}},
+	{name: "unaligned atomic", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet { return []*Packet{w.atomicPacket(100, testBase+4, 1)} }},
+	{name: "too many reads", want: nakInvalid, psn: 104, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet {
+			var out []*Packet
+			for psn := range rdma.PSN(5) {
+				out = append(out, w.readRequestPacket(100+psn, 0, 8))
+			}
+			return out
+		}},
+	{name: "reads not allowed", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		attr: func(a *Attr) { a.MaxDestRdAtomic = 0 },
+		make: func(w *world) []*Packet { return []*Packet{w.readRequestPacket(100, 0, 8)} }},
+	{name: "flush", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet { return []*Packet{w.request(ib.RCFlush, 100, nil)} }},
+	{name: "invalidate of an ordinary region", want: nakAccess, psn: 100,
+		recv: rdma.WCRemAccessErr, noEvent: true, make: func(w *world) []*Packet {
+			p := w.request(ib.RCSendOnlyInv, 100, mtuBytes(8))
+			p.Headers.Inv = ib.IETH(w.b.region.Key)
+			return []*Packet{p}
+		}},
+}
+
 // TestResponder_Refusals gives the responder one wrong packet each.
 func TestResponder_Refusals(t *testing.T) {
-	reth := func(p *Packet, edit func(*ib.RETH)) *Packet { edit(&p.Headers.RETH); return p }
-	cases := []struct {
-		name    string
-		make    func(w *world) []*Packet
-		want    ib.Syndrome
-		psn     rdma.PSN
-		recv    rdma.WCStatus // of the receive; WCSuccess: none completes with an error
-		event   rdma.EventType
-		attr    func(*Attr)
-		noEvent bool
-	}{
-		{name: "middle without first", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
-			make: func(w *world) []*Packet {
-				return []*Packet{w.request(ib.RCSendMiddle, 100, mtuBytes(1024))}
-			}},
-		{name: "write inside send", want: nakInvalid, psn: 101, recv: rdma.WCRemInvReqErr,
-			noEvent: true, make: func(w *world) []*Packet {
-				return []*Packet{
-					w.request(ib.RCSendFirst, 100, mtuBytes(1024)),
-					w.writePacket(ib.RCWriteOnly, 101, 1, mtuBytes(1)),
-				}
-			}},
-		{name: "short first", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
-			make: func(w *world) []*Packet {
-				return []*Packet{w.request(ib.RCSendFirst, 100, mtuBytes(1000))}
-			}},
-		{name: "long only", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
-			make: func(w *world) []*Packet {
-				return []*Packet{w.request(ib.RCSendOnly, 100, mtuBytes(1028))}
-			}},
-		{name: "empty last", want: nakInvalid, psn: 101, recv: rdma.WCRemInvReqErr, noEvent: true,
-			make: func(w *world) []*Packet {
-				return []*Packet{
-					w.request(ib.RCSendFirst, 100, mtuBytes(1024)), w.request(ib.RCSendLast, 101, nil),
-				}
-			}},
-		{name: "write longer than its length", want: nakInvalid, psn: 101, event: rdma.EventQPReqErr,
-			make: func(w *world) []*Packet {
-				return []*Packet{
-					w.writePacket(ib.RCWriteFirst, 100, 1025, mtuBytes(1024)),
-					w.writePacket(ib.RCWriteLast, 101, 0, mtuBytes(2)),
-				}
-			}},
-		{name: "write shorter than its length", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
-			make: func(w *world) []*Packet {
-				return []*Packet{w.writePacket(ib.RCWriteOnly, 100, 9, mtuBytes(8))}
-			}},
-		{name: "message over 2 GiB", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
-			make: func(w *world) []*Packet {
-				return []*Packet{w.writePacket(ib.RCWriteFirst, 100, 1<<31+1, mtuBytes(1024))}
-			}},
-		{name: "receive too short", want: nakInvalid, psn: 101, recv: rdma.WCLocLenErr, noEvent: true,
-			make: func(w *world) []*Packet {
-				return []*Packet{
-					w.request(ib.RCSendFirst, 100, mtuBytes(1024)),
-					w.request(ib.RCSendLast, 101, mtuBytes(1000)),
-				}
-			}},
-		{name: "unknown rkey", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
-			make: func(w *world) []*Packet {
-				return []*Packet{reth(w.readRequestPacket(100, 0, 8), func(h *ib.RETH) { h.RKey++ })}
-			}},
-		{name: "out of bounds", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
-			make: func(w *world) []*Packet {
-				return []*Packet{w.readRequestPacket(100, len(w.b.mem)-7, 8)}
-			}},
-		{name: "write out of bounds", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
-			make: func(w *world) []*Packet {
-				p := w.writePacket(ib.RCWriteOnly, 100, 8, mtuBytes(8))
-				return []*Packet{reth(p, func(h *ib.RETH) { h.VA = testBase - 1 })}
-			}},
-		{name: "QP without the right", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
-			attr: func(a *Attr) { a.Access = rdma.AccessLocalWrite | rdma.AccessRemoteRead },
-			make: func(w *world) []*Packet {
-				return []*Packet{w.writePacket(ib.RCWriteOnly, 100, 8, mtuBytes(8))}
-			}},
-		{name: "unaligned atomic", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
-			make: func(w *world) []*Packet { return []*Packet{w.atomicPacket(100, testBase+4, 1)} }},
-		{name: "too many reads", want: nakInvalid, psn: 104, event: rdma.EventQPReqErr,
-			make: func(w *world) []*Packet {
-				var out []*Packet
-				for psn := range rdma.PSN(5) {
-					out = append(out, w.readRequestPacket(100+psn, 0, 8))
-				}
-				return out
-			}},
-		{name: "reads not allowed", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
-			attr: func(a *Attr) { a.MaxDestRdAtomic = 0 },
-			make: func(w *world) []*Packet { return []*Packet{w.readRequestPacket(100, 0, 8)} }},
-		{name: "flush", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
-			make: func(w *world) []*Packet { return []*Packet{w.request(ib.RCFlush, 100, nil)} }},
-		{name: "invalidate of an ordinary region", want: nakAccess, psn: 100,
-			recv: rdma.WCRemAccessErr, noEvent: true, make: func(w *world) []*Packet {
-				p := w.request(ib.RCSendOnlyInv, 100, mtuBytes(8))
-				p.Headers.Inv = ib.IETH(w.b.region.Key)
-				return []*Packet{p}
-			}},
-	}
-	for _, c := range cases {
+	for _, c := range refusals {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, worldConfig{edit: func(name string, a *Attr) {
 				if name == "b" && c.attr != nil {

@@ -149,7 +149,7 @@ func (q *QP) HandleTimeout(now clock.Time) {
 	}
 	if s.probeDeadline <= now {
 		s.probeDeadline = clock.Never
-		s.isProbing = q.send.isFresh()
+		s.isProbing = true
 		s.probes++
 		q.send.isStalled = false
 	}
@@ -211,9 +211,9 @@ func (q *QP) waitForReceiver(t ib.RNRTimer) {
 // arrived, a sequence NAK when not. It costs nothing of retry_cnt.
 func (q *QP) sendProbe(p *Packet) bool {
 	r := &q.send
-	last := r.high.Add(rdma.PSNMask) // high−1
+	last := r.psn.Add(rdma.PSNMask) // psn−1
 	w := q.findWR(last)
-	if r.una == r.high || w == nil || w.fail != rdma.WCSuccess {
+	if r.psn == r.una || w == nil || w.fail != rdma.WCSuccess {
 		return false
 	}
 	switch w.op.kind {
@@ -227,6 +227,7 @@ func (q *QP) sendProbe(p *Packet) bool {
 		}
 		p.Headers.BTH.AckReq = true
 	}
+	r.window.isTiming = false // what is repaired now says nothing about the path
 	q.stats.Probes++
 	q.startTimers()
 	return true

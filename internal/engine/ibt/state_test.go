@@ -126,7 +126,8 @@ func TestState_SharedReceives_LastWQEReached(t *testing.T) {
 	w.give(w.request(ib.RCSendFirst, 100, mtuBytes(1024)))
 	w.b.modify(0, rdma.QPStateError)
 	wantStatus(t, w.b.recvs.take(), rdma.WCWRFlushErr)
-	if !slices.Equal(w.b.events, []rdma.EventType{rdma.EventQPLastWQEReached}) || w.b.posted()[1] != 1 {
+	want := []rdma.EventType{rdma.EventQPLastWQEReached}
+	if !slices.Equal(w.b.events, want) || w.b.posted()[1] != 1 {
 		t.Fatalf("events %v, %d receives left", w.b.events, w.b.posted()[1])
 	}
 	w.b.q.HandleDoorbell(0)
@@ -174,7 +175,7 @@ func TestState_SQD_Idle_DrainedAtOnce(t *testing.T) {
 	}
 }
 
-// TestState_Hostile_E02_StateIsAlwaysLegal writes nonsense into every shared word and slot.
+// TestState_CorruptIndex_EndsTheQP: an index that no library writes makes the ring meaningless.
 func TestState_CorruptIndex_EndsTheQP(t *testing.T) {
 	for _, bad := range []uint32{1 << 31, ringSize + 5, 0xffffffff} {
 		w := newWorld(t, worldConfig{})
@@ -182,7 +183,8 @@ func TestState_CorruptIndex_EndsTheQP(t *testing.T) {
 		w.transmit(w.a)
 		putNative(w.a.sqMem, uint64(bad))
 		w.a.q.HandleDoorbell(w.now)
-		if w.a.q.State() != rdma.QPStateError || !slices.Equal(w.a.events, []rdma.EventType{rdma.EventQPFatal}) {
+		want := []rdma.EventType{rdma.EventQPFatal}
+		if w.a.q.State() != rdma.QPStateError || !slices.Equal(w.a.events, want) {
 			t.Fatalf("index %#x: state %v, events %v", bad, w.a.q.State(), w.a.events)
 		}
 		wantStatus(t, w.a.sends.take(), rdma.WCWRFlushErr)
@@ -196,7 +198,8 @@ func TestState_Attr_TellsCurrentPSNs(t *testing.T) {
 	w := newWorld(t, worldConfig{})
 	w.a.post(0, w.writeWR(1), w.a.at(0, 3000))
 	w.settle()
-	if a, b := w.a.q.Attr(), w.b.q.Attr(); a.SQPSN != 103 || b.RQPSN != 103 || a.PathMTU != rdma.MTU1024 {
+	a, b := w.a.q.Attr(), w.b.q.Attr()
+	if a.SQPSN != 103 || b.RQPSN != 103 || a.PathMTU != rdma.MTU1024 {
 		t.Fatalf("sq_psn %v, rq_psn %v", a.SQPSN, b.RQPSN)
 	}
 }

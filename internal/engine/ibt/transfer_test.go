@@ -195,8 +195,8 @@ func TestTransfer_T18_AtomicsInHostOrder(t *testing.T) {
 	w.settle()
 	sends := w.a.sends.take()
 	wantStatus(t, sends, rdma.WCSuccess, rdma.WCSuccess, rdma.WCSuccess)
-	if sends[0].Opcode != uint32(rdma.WCOpFetchAdd) || sends[1].Opcode != uint32(rdma.WCOpCompareSwap) ||
-		sends[0].ByteLen != 8 {
+	if sends[0].Opcode != uint32(rdma.WCOpFetchAdd) || sends[0].ByteLen != 8 ||
+		sends[1].Opcode != uint32(rdma.WCOpCompareSwap) {
 		t.Fatalf("completions %+v", sends)
 	}
 	for i, want := range []uint64{40, 42, 0x0102030405060708} {
