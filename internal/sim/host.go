@@ -198,13 +198,16 @@ func (h *host) armTimer() {
 	})
 }
 
+// bellDelay is how long a doorbell may be overlooked.
+const bellDelay = 20 * time.Millisecond
+
 // rung plans a look at the doorbells. One in a while is overlooked until much later, as when the
 // lane falls asleep at the wrong moment.
 func (h *host) rung() {
 	w := h.world
 	d := w.delay(0, w.plan.lag)
 	if w.chance(w.plan.lostBells) {
-		d = w.delay(time.Millisecond, 20*time.Millisecond)
+		d = w.delay(time.Millisecond, bellDelay)
 		w.mark("doorbell.late")
 	}
 	at := w.now.Add(d)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/softrnic/softrnic/internal/netio/faulty"
@@ -26,6 +27,7 @@ type plan struct {
 
 	pause      time.Duration // of an application between two looks
 	posts      int           // work requests per look at most
+	quota      uint64        // work requests in all
 	maxMessage int
 	isSlow     bool // applications post receives late
 	bad        float64
@@ -57,9 +59,10 @@ func (w *World) makePlan() {
 	p.apps = p.hosts + w.between(1, 2)
 	p.connections = w.between(1, 6)
 	p.datagrams = w.pick(0, 0, 2, 3)
-	p.duration = w.delay(5*time.Millisecond, 60*time.Millisecond)
+	p.duration = w.delay(5*time.Millisecond, time.Duration(w.pick(20, 100, 600))*time.Millisecond)
+	p.quota = 4000
 	if w.cfg.Duration > 0 {
-		p.duration = w.cfg.Duration
+		p.duration, p.quota = w.cfg.Duration, math.MaxUint64
 	}
 	p.mtu = rdma.MTU(w.between(1, 5))
 	p.burst = w.pick(1, 4, 16, 64)

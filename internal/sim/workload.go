@@ -42,7 +42,12 @@ func (e *endpoint) work() {
 		e.finishTail()
 		return
 	}
-	if e.pair != nil && !e.pair.isUp || w.chance(0.3) {
+	// Nothing slows unreliable services down, so that they would fill the run.
+	idle := 0.3
+	if e.kind != rdma.QPTypeRC {
+		idle = 0.9
+	}
+	if e.pair != nil && !e.pair.isUp || w.requests >= w.plan.quota || w.chance(idle) {
 		return
 	}
 	posted := false
@@ -379,6 +384,7 @@ func (e *endpoint) submit(r *request) bool {
 	a.sends[id] = e
 	e.ledger.Post(r.entry)
 	w.requests++
+	e.postedAt = w.now
 	w.trace.note(w.now, "%s: post wr_id=%d opcode=%d flags=%d len=%d", e.name, id,
 		int(r.wqe.Opcode), int(r.wqe.Flags), len(r.inline)+total(r.pieces))
 	return true
