@@ -77,7 +77,7 @@ func newRoot() *cobra.Command {
 	}
 	root.DisableSuggestions = true // one line
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(), newUp(), newDown(), newDevinfo(), newPs(), newVersion())
+	root.AddCommand(newRun(), newUp(), newDown(), newDevinfo(), newPs(), newSim(), newVersion())
 	return root
 }
 

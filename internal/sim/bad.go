@@ -58,7 +58,7 @@ var badRequests = []badRequest{
 	}},
 	{"bad.invalidate", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
 		r.wqe.Opcode, r.wqe.ImmOrRKey = uint8(rdma.WRSendWithInv), e.far.area.key
-		return true
+		return e.peer.receiveBytes >= total(r.pieces)
 	}},
 	{"bad.opcode", true, anyType, rdma.WCLocQPOpErr, func(e *endpoint, r *request) bool {
 		r.wqe.Opcode = 0x7f

@@ -23,8 +23,9 @@ func (w *World) newDatagramEndpoint() {
 		rdma.QPAttrState|rdma.QPAttrPort|rdma.QPAttrPKeyIndex|rdma.QPAttrQKey)
 	e.fill()
 	e.setState(rdma.QPStateRTR)
-	e.isOpen = e.modify(&abi.QPAttr{State: uint32(rdma.QPStateRTS), SQPSN: w.random.Uint32() & rdma.PSNMask},
-		rdma.QPAttrState|rdma.QPAttrSQPSN)
+	e.isOpen = e.modify(&abi.QPAttr{
+		State: uint32(rdma.QPStateRTS), SQPSN: w.random.Uint32() & rdma.PSNMask,
+	}, rdma.QPAttrState|rdma.QPAttrSQPSN)
 	w.datagrams = append(w.datagrams, e)
 	w.mark("connected.UD")
 }

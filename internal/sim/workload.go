@@ -218,7 +218,8 @@ func (e *endpoint) postWrite(hasImm bool) bool {
 	if !e.load(&r, n, seed, from) {
 		return false
 	}
-	r.wqe.Opcode, r.wqe.RemoteAddr, r.wqe.RKey = uint8(rdma.WRWrite), x.area.address(x.area.off+off), x.area.key
+	r.wqe.Opcode = uint8(rdma.WRWrite)
+	r.wqe.RemoteAddr, r.wqe.RKey = x.area.address(x.area.off+off), x.area.key
 	r.entry.Opcode, r.entry.Bytes = rdma.WCOpWrite, -1
 	if x.isRead(off, n) {
 		r.wqe.Flags |= uint8(rdma.SendFence)
@@ -264,7 +265,8 @@ func (e *endpoint) postRead() bool {
 		e.app.uncut(r.pieces)
 		return false
 	}
-	r.wqe.Opcode, r.wqe.RemoteAddr, r.wqe.RKey = uint8(rdma.WRRead), x.area.address(x.area.off+off), x.area.key
+	r.wqe.Opcode = uint8(rdma.WRRead)
+	r.wqe.RemoteAddr, r.wqe.RKey = x.area.address(x.area.off+off), x.area.key
 	r.entry.Opcode, r.entry.Bytes = rdma.WCOpRead, int64(n)
 	want := x.model.Predict(off, n)
 	s := span{off, n}

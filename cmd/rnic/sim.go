@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/softrnic/softrnic/internal/sim"
+)
+
+// simOptions are the flags of "rnic sim".
+type simOptions struct {
+	config  sim.Config
+	count   uint64
+	jobs    int
+	lines   int
+	verbose bool
+	trace   bool
+}
+
+func newSim() *cobra.Command {
+	var options simOptions
+	command := &cobra.Command{
+		Use:   "sim",
+		Short: "Simulate NICs, programs and bad networks from a seed, and check them from outside",
+		Long: "Run the NIC's own core in worlds that seeds decide: hosts, programs, lossy links,\n" +
+			"restarts; checkers from outside compare what happened with what verbs promise.\n" +
+			"The same seed and version give the same run.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if options.count == 0 || options.jobs < 1 {
+				return fmt.Errorf("--count and --jobs start at 1")
+			}
+			if options.trace && options.count > 1 {
+				return fmt.Errorf("--trace is for one seed")
+			}
+			return options.run(c.OutOrStdout())
+		},
+	}
+	flags := command.Flags()
+	flags.Uint64Var(&options.config.Seed, "seed", 1, "first `seed`")
+	flags.Uint64Var(&options.count, "count", 1, "how many seeds")
+	flags.IntVar(&options.config.Hosts, "hosts", 0, "hosts (default: the seed chooses)")
+	flags.DurationVar(&options.config.Duration, "duration", 0,
+		"virtual time of the trouble (default: the seed chooses)")
+	flags.StringVar(&options.config.Faults, "faults", "",
+		"how bad the world is: "+strings.Join(sim.FaultNames, ", ")+" (default: the seed chooses)")
+	flags.IntVar(&options.jobs, "jobs", runtime.GOMAXPROCS(0), "seeds to play at the same time")
+	flags.IntVar(&options.lines, "lines", 60, "last lines of the trace to show after a failure")
+	flags.BoolVarP(&options.verbose, "verbose", "v", false, "tell what each seed did")
+	flags.BoolVar(&options.trace, "trace", false, "print every packet, request and completion")
+	return command
+}
+
+// simTotal adds up what the seeds did.
+type simTotal struct {
+	seeds, failed, packets, requests uint64
+}
+
+func (o *simOptions) run(out io.Writer) error {
+	var (
+		mu    sync.Mutex
+		total simTotal // guarded by mu, as out is
+		bad   error
+		wg    sync.WaitGroup
+	)
+	begin := time.Now()
+	seeds := make(chan uint64)
+	for range o.jobs {
+		wg.Go(func() {
+			for seed := range seeds {
+				config := o.config
+				config.Seed = seed
+				if o.trace {
+					config.Trace = out
+				}
+				r, err := sim.Run(config)
+				mu.Lock()
+				if err != nil && len(r.Failures) == 0 {
+					bad = err
+				}
+				total.add(&r)
+				o.show(out, &config, &r)
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range o.count {
+		seeds <- o.config.Seed + i
+	}
+	close(seeds)
+	wg.Wait()
+	if bad != nil {
+		return bad // about the command line
+	}
+	seconds := time.Since(begin).Seconds()
+	fmt.Fprintf(out, "%d seeds, %d failed: %d requests, %d packets in %.1f s: "+
+		"%.1f seeds/s, %.0f packets/s\n", total.seeds, total.failed, total.requests, total.packets,
+		seconds, float64(total.seeds)/seconds, float64(total.packets)/seconds)
+	if total.failed > 0 {
+		return failf("%d of %d seeds failed", total.failed, total.seeds)
+	}
+	return nil
+}
+
+func (t *simTotal) add(r *sim.Report) {
+	t.seeds++
+	t.packets += r.Packets + r.Local
+	t.requests += r.Requests
+	if len(r.Failures) > 0 {
+		t.failed++
+	}
+}
+
+func (o *simOptions) show(out io.Writer, config *sim.Config, r *sim.Report) {
+	if o.verbose {
+		fmt.Fprintf(out, "seed %d: %s\n  %v virtual, %d requests, %d completions, %d packets, "+
+			"trace %016x\n", r.Seed, r.Plan, r.Elapsed.Round(time.Microsecond), r.Requests,
+			r.Completions, r.Packets+r.Local, r.Hash)
+		for _, name := range slices.Sorted(maps.Keys(r.Marks)) {
+			fmt.Fprintf(out, "  %8d %s\n", r.Marks[name], name)
+		}
+	}
+	if len(r.Failures) == 0 {
+		return
+	}
+	for _, line := range r.Tail[max(0, len(r.Tail)-o.lines):] {
+		fmt.Fprintln(out, line)
+	}
+	fmt.Fprintf(out, "seed %d failed (%s)\n", r.Seed, r.Plan)
+	for _, f := range r.Failures {
+		fmt.Fprintf(out, "  %s\n", f)
+	}
+	fmt.Fprintf(out, "replay: %s\n", config.Replay())
+}
