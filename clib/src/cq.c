@@ -37,6 +37,10 @@ VERBS_API struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c
 	channel->base.context = context;
 	channel->base.fd = fd;
 	channel->handle = rsp.handle;
+	pthread_mutex_lock(&ctx->objects_lock);
+	channel->next = ctx->channels;
+	ctx->channels = channel;
+	pthread_mutex_unlock(&ctx->objects_lock);
 	return &channel->base;
 }
 
@@ -44,17 +48,25 @@ VERBS_API int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
 	struct rnic_context *ctx = ctx_of(channel->context);
 	struct rnic_handle_msg req = {.handle = channel_of(channel)->handle};
-	int error = 0;
+	struct rnic_channel **at;
+	bool busy;
+	int error;
 
 	pthread_mutex_lock(&channel->context->mutex);
-	if (channel->refcnt)
-		error = EBUSY;
+	busy = channel->refcnt > 0;
 	pthread_mutex_unlock(&channel->context->mutex);
-	if (!error)
-		error = ctl_conn_ask(&ctx->ctl, RNIC_OP_DESTROY_COMP_CHANNEL, &req, sizeof(req));
+	if (busy)
+		return rnic_fail(EBUSY);
+	error = ctl_conn_ask(&ctx->ctl, RNIC_OP_DESTROY_COMP_CHANNEL, &req, sizeof(req));
 	if (error && !ctl_conn_known_dead(&ctx->ctl))
 		return rnic_fail(error);
-	close(channel->fd);
+	pthread_mutex_lock(&ctx->objects_lock);
+	for (at = &ctx->channels; *at != channel_of(channel); at = &(*at)->next)
+		;
+	*at = (*at)->next;
+	pthread_mutex_unlock(&ctx->objects_lock);
+	if (channel->fd >= 0)
+		close(channel->fd);
 	free(channel);
 	return 0;
 }

@@ -138,8 +138,10 @@ static int ctl_conn_receive(struct ctl_conn *conn, struct ctl_call *call)
 	if (got <= 0)
 		return ctl_conn_kill(conn, got ? strerror(errno) : "connection closed");
 	num_fds = ctl_msg_take_fds(&msg, fds, RNIC_MAX_FDS);
-	if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-		error = ctl_conn_kill(conn, "reply too long, or out of file descriptors");
+	if (msg.msg_flags & MSG_TRUNC)
+		error = ctl_conn_kill(conn, "reply too long");
+	else if (msg.msg_flags & MSG_CTRUNC)
+		error = EMFILE; /* this process has no room for the descriptors */
 	else
 		error = ctl_conn_parse(conn, call, (size_t)got);
 	if (!error && num_fds != call->num_fds_in)

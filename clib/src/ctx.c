@@ -94,6 +94,13 @@ static void ctx_fork_child(void)
 		close(ctx->kick_fd);
 		close(context->async_fd);
 		ctx->ctl.fd = ctx->kick_fd = context->cmd_fd = context->async_fd = -1;
+		for (struct rnic_channel *c = ctx->channels; c; c = c->next) {
+			close(c->base.fd); /* its events are the parent's */
+			c->base.fd = -1;
+		}
+		/* A thread that is not in the child may have held it. */
+		pthread_mutex_init(&ctx->ctl.lock, NULL);
+		pthread_mutex_unlock(&ctx->objects_lock);
 	}
 	mem_fork_child();
 	pthread_mutex_unlock(&ctx_open_lock);
@@ -102,12 +109,16 @@ static void ctx_fork_child(void)
 static void ctx_fork_prepare(void)
 {
 	pthread_mutex_lock(&ctx_open_lock);
+	for (struct rnic_context *ctx = ctx_open_list; ctx; ctx = ctx->next_open)
+		pthread_mutex_lock(&ctx->objects_lock);
 	mem_fork_prepare();
 }
 
 static void ctx_fork_parent(void)
 {
 	mem_fork_parent();
+	for (struct rnic_context *ctx = ctx_open_list; ctx; ctx = ctx->next_open)
+		pthread_mutex_unlock(&ctx->objects_lock);
 	pthread_mutex_unlock(&ctx_open_lock);
 }
 

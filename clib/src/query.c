@@ -257,7 +257,7 @@ VERBS_API ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_g
 	size_t count = 0;
 	int error = flags ? EINVAL : query_device_attr(context, &device);
 
-	for (uint32_t port = 1; !error && port <= device.ports; port++) {
+	for (uint32_t port = 1; !error && port <= query_min(device.ports, UINT8_MAX); port++) {
 		unsigned char *at = (unsigned char *)out + count * out_bytes;
 		int got = query_gid_append(context, port, at, out_bytes, max - count);
 

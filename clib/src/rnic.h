@@ -78,12 +78,14 @@ struct rnic_context {
 	atomic_bool fatal_told; /* the application got IBV_EVENT_DEVICE_FATAL */
 	pthread_mutex_t objects_lock;
 	struct ctx_object *objects[CTX_BUCKETS];
+	struct rnic_channel *channels; /* guarded by objects_lock */
 	struct rnic_context *next_open;
 };
 
 struct rnic_channel {
 	struct ibv_comp_channel base;
 	uint32_t handle;
+	struct rnic_channel *next;
 };
 
 struct rnic_cq {
