@@ -58,7 +58,7 @@ type creditLimit struct {
 
 func (r *requester) reset() {
 	r.unfetched, r.popped = 0, 0
-	r.wrs.cut(0)
+	r.wrs = deque[sendWR]{} // with the copies, which may be large
 	r.receives = 0
 	r.isStalled, r.isDrainNoted = false, false
 	r.restartAt(0)

@@ -72,6 +72,7 @@ const (
 
 func (r *responder) reset() {
 	r.restartAt(0)
+	r.resources = deque[resource]{}
 	r.hasWR = false
 	r.isCommEst = false
 }

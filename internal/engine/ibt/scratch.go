@@ -87,12 +87,3 @@ func (s *Scratch) find(serial uint64) *scratchSlot {
 	}
 	return oldest
 }
-
-// forget drops a message, so that its bytes are read anew.
-func (s *Scratch) forget(serial uint64) {
-	for i := range s.slots {
-		if s.slots[i].serial == serial {
-			s.slots[i].serial = 0
-		}
-	}
-}
