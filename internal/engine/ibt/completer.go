@@ -2,7 +2,6 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
-	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
@@ -178,9 +177,5 @@ func (q *QP) handleSequenceNak() {
 // of loss is an old one.
 func (q *QP) hasJustGoneBack() bool {
 	r := &q.send
-	wait := r.window.rttMin
-	if wait == 0 {
-		wait = limits.RetransmitInterval
-	}
-	return r.retry.wentBack && q.now.Sub(r.retry.wentBackAt) < wait
+	return r.retry.wentBack && q.now.Sub(r.retry.wentBackAt) < r.window.rttMin
 }

@@ -48,8 +48,10 @@ func TestTransfer_LongestMessage(t *testing.T) {
 		t.Skip("moves 2 GiB in packets of 256 bytes")
 	}
 	const length = 1 << 31
-	for _, op := range []rdma.WROpcode{rdma.WRWrite, rdma.WRRead} {
-		w := newWorld(t, worldConfig{edit: func(_ string, a *Attr) { a.PathMTU = rdma.MTU256 }})
+	for op, mtu := range map[rdma.WROpcode]rdma.MTU{
+		rdma.WRWrite: rdma.MTU256, rdma.WRRead: rdma.MTU1024,
+	} {
+		w := newWorld(t, worldConfig{edit: func(_ string, a *Attr) { a.PathMTU = mtu }})
 		spaces := map[*node]*endless{}
 		keys := map[*node]rdma.Key{}
 		for _, n := range []*node{w.a, w.b} {
