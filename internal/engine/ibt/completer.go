@@ -2,6 +2,7 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
@@ -134,8 +135,7 @@ func (q *QP) handleImpliedNak(stray rdma.PSN) {
 		return
 	}
 	q.host.Count(CountCompleterSched, 1)
-	q.send.window.cut(q.send.high)
-	q.retry(abi.VendorSequence)
+	q.retryLoss()
 }
 
 // noteNak remembers the last NAK for people.
@@ -169,7 +169,23 @@ func (q *QP) handleSequenceNak() {
 	if q.hasJustGoneBack() {
 		return
 	}
-	q.send.window.cut(q.send.high)
+	q.retryLoss()
+}
+
+// retryLoss goes back after a sign of loss. Reordering shows the same loss several times within a
+// round trip; that costs one of retry_cnt, else a burst of it would end the connection.
+func (q *QP) retryLoss() {
+	r := &q.send
+	r.window.cut(r.high)
+	apart := max(limits.RetransmitInterval, r.window.rtt)
+	if r.window.rtt == 0 {
+		apart = 10 * limits.RetransmitInterval
+	}
+	if r.retry.retries > 0 && q.now.Sub(r.retry.countedAt) < apart {
+		q.stats.Retries++
+		q.goBack()
+		return
+	}
 	q.retry(abi.VendorSequence)
 }
 

@@ -191,7 +191,8 @@ func TestEdge_QPConnectedToItself_Completes(t *testing.T) {
 	}
 	wantStatus(t, n.sends.take(), rdma.WCSuccess, rdma.WCSuccess)
 	wantStatus(t, n.recvs.take(), rdma.WCSuccess)
-	if !bytes.Equal(n.mem[:3000], n.mem[10000:13000]) || !bytes.Equal(n.mem[:3000], n.mem[20000:23000]) {
+	sent := n.mem[:3000]
+	if !bytes.Equal(sent, n.mem[10000:13000]) || !bytes.Equal(sent, n.mem[20000:23000]) {
 		t.Fatal("bytes differ")
 	}
 }
@@ -227,7 +228,8 @@ func TestEdge_OldResource_Forgotten(t *testing.T) {
 	if got := w.give(w.atomicPacket(100, testBase, 1)); len(got) != 0 || getNative(w.b.mem) != 5 {
 		t.Fatalf("a forgotten atomic: %v, memory %d", got, getNative(w.b.mem))
 	}
-	if got := w.give(w.atomicPacket(101, testBase, 1)); len(got) != 1 || got[0].Headers.AtomicAck != 1 {
+	got := w.give(w.atomicPacket(101, testBase, 1))
+	if len(got) != 1 || got[0].Headers.AtomicAck != 1 {
 		t.Fatalf("a remembered atomic: %v", got)
 	}
 }

@@ -25,7 +25,10 @@ func (s *script) byte() byte {
 	return x
 }
 
-func (s *script) n(n int) int { return int(binary.LittleEndian.Uint16([]byte{s.byte(), s.byte()})) % n }
+// n returns a number below n.
+func (s *script) n(n int) int {
+	return int(binary.LittleEndian.Uint16([]byte{s.byte(), s.byte()})) % n
+}
 
 // near returns a PSN close to one that matters.
 func (s *script) near(p rdma.PSN) rdma.PSN {

@@ -25,9 +25,10 @@ const (
 
 // retryState is what the requester remembers about trouble. Progress clears it.
 type retryState struct {
-	retries  uint32 // against retry_cnt
-	rnrTries uint32 // against rnr_retry
-	probes   uint32
+	retries   uint32     // against retry_cnt
+	countedAt clock.Time // when the last of them was
+	rnrTries  uint32     // against rnr_retry
+	probes    uint32
 	// isProbing: the next packet is a probe.
 	isProbing bool
 	// isUnreachable: an ICMP message says that nobody listens at the peer.
@@ -121,6 +122,7 @@ func (q *QP) retry(v abi.Vendor) {
 		return
 	}
 	r.retry.retries++
+	r.retry.countedAt = q.now
 	q.stats.Retries++
 	if r.retry.retries > uint32(q.attr.RetryCnt) {
 		if r.retry.isUnreachable {
