@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,6 +47,8 @@ func bootGuest(t *testing.T, img image, mtu int) *guest {
 			"guest.addr=%s/24,%s/64 guest.mtu=%d", guestV4, guestV6, mtu),
 		"-serial", "file:"+g.console, "-device", "virtio-rng-pci",
 		"-netdev", "tap,id=cable,ifname="+tapName+",script=no,downscript=no", "-device", card)
+	// It must not outlive a test that times out.
+	machine.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error
 	g.ns.Do(func() { err = machine.Start() })
 	if err != nil {

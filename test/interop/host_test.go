@@ -74,7 +74,8 @@ func (h *host) command(name string, args ...string) *exec.Cmd {
 	c.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=C", "HOME=" + h.dir, "XDG_RUNTIME_DIR=" + h.dir,
 	}
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// Nothing outlives a test that times out.
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	c.WaitDelay = time.Second
 	return c
 }

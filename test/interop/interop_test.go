@@ -5,6 +5,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,6 +13,9 @@ import (
 // port is the TCP port by which server and client meet, and listening its line in the kernel's
 // table.
 const port = "18515"
+
+// patientTimeout is the local ACK timeout, 4.096 µs × 2^18 ≈ 1 s: an emulated processor may be slow.
+const patientTimeout = "18"
 
 var listening = regexp.MustCompile(`: [0-9A-F]+:4853 [0-9A-F]+:0000 0A `)
 
@@ -40,8 +44,9 @@ type side interface {
 // work is one program, run as a server on one side and as a client on the other.
 type work struct {
 	name string
-	args string // of both; -m and the GID index are added
-	gid  string // the kind of address: v4 or v6
+	args string // of both; device, port, GID index and, but for UD, path MTU are added
+	gid  string // the kind of the queue pairs' addresses: v6, else v4
+	path int    // path MTU
 	want string // in both reports, besides status 0
 }
 
@@ -84,7 +89,7 @@ func TestKernel_EveryOperation_BothWays(t *testing.T) {
 			guest := bootGuest(t, img, link.mtu)
 			host := newHost(t, guest.ns, "")
 			for _, w := range works {
-				w.args += fmt.Sprintf(" -m %d", link.path)
+				w.path = link.path
 				t.Run(w.name+"/KernelServes", func(t *testing.T) { w.run(t, guest, host) })
 				t.Run(w.name+"/WeServe", func(t *testing.T) { w.run(t, host, guest) })
 			}
@@ -99,21 +104,22 @@ func TestKernel_LossyLink_Recovers(t *testing.T) {
 	guest := bootGuest(t, img, 1500)
 	host := newHost(t, guest.ns, "loss=1%,dup=1%,reorder=1%,seed=1")
 	for _, w := range []work{
-		{name: "rc_pingpong", args: "ibv_rc_pingpong -c -s 10000 -n 100 -m 1024", want: "100 iters"},
-		{name: "write", args: "ib_write_bw -n 20 -s 65536 -u 12 -m 1024"},
-		{name: "read", args: "ib_read_bw -n 20 -s 65536 -u 12 -m 1024"},
-		{name: "fetch_add", args: "ib_atomic_bw -n 100 -A FETCH_AND_ADD -u 12 -m 1024"},
+		{name: "rc_pingpong", args: "ibv_rc_pingpong -c -s 10000 -n 100", want: "100 iters"},
+		{name: "write", args: "ib_write_bw -n 20 -s 65536 -u 12"},
+		{name: "read", args: "ib_read_bw -n 20 -s 65536 -u 12"},
+		{name: "fetch_add", args: "ib_atomic_bw -n 100 -A FETCH_AND_ADD -u 12"},
 	} {
+		w.path = 1024
 		t.Run(w.name+"/KernelServes", func(t *testing.T) { w.run(t, guest, host) })
 		t.Run(w.name+"/WeServe", func(t *testing.T) { w.run(t, host, guest) })
 	}
 }
 
 func (w work) run(t *testing.T, server, client side) {
-	address := addressOf(server, w.gid)
 	serve := server.start(t, w.command(t, server)...)
 	server.awaitPort(t, serve)
-	call := client.start(t, append(w.command(t, client), address)...)
+	// They meet over TCP and IPv4 whatever address the queue pairs use.
+	call := client.start(t, append(w.command(t, client), addressOf(server, "v4"))...)
 	for _, p := range []*program{call, serve} {
 		r := p.succeed(t)
 		if !strings.Contains(r.Output, w.want) {
@@ -125,10 +131,17 @@ func (w work) run(t *testing.T, server, client side) {
 func (w work) command(t *testing.T, s side) []string {
 	args := append(strings.Fields(w.args), "-d", s.device(), "-p", port)
 	index := gidIndex(t, s, addressOf(s, w.gid))
+	if args[0] != "ibv_ud_pingpong" {
+		args = append(args, "-m", fmt.Sprint(w.path))
+	}
 	if strings.HasPrefix(args[0], "ibv_") {
 		return append(args, "-g", index)
 	}
-	return append(args, "-F", "-x", index)
+	args = append(args, "-F", "-x", index)
+	if slices.Contains(args, "-u") || slices.Contains(args, "UC") || slices.Contains(args, "UD") {
+		return args
+	}
+	return append(args, "-u", patientTimeout)
 }
 
 func addressOf(s side, kind string) string {
