@@ -85,7 +85,15 @@ func (q *CQ) create(req *abi.CreateCQReq) error {
 		return err
 	}
 	geo := ring.Geometry{Entries: rsp.Entries, Stride: abi.CQEBytes}
-	q.memory, err = shm.Open(fds[0], abi.QueueHeaderBytes+geo.Bytes(), true)
+	place := layout{
+		offset: abi.QueueHeaderBytes, bytes: abi.QueueHeaderBytes + rsp.Entries*abi.CQEBytes,
+		geo: geo, strideMin: abi.CQEBytes,
+	}
+	if err = place.check(); err != nil {
+		closeAll(fds)
+	} else {
+		q.memory, err = shm.Open(fds[0], int(place.bytes), true)
+	}
 	if err != nil {
 		_ = q.ctx.destroy(op, abi.OpDestroyCQ, rsp.Handle)
 		return &OpError{Op: op, Err: err}

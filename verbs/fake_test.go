@@ -34,6 +34,7 @@ type fakeNIC struct {
 	refuse map[abi.Op]*rdma.Refusal
 	asked  map[abi.Op]int
 	mrs    map[uint32]fakeRegion
+	bend   func(any) // changes a reply before it is sent
 	ended  chan struct{}
 }
 
@@ -192,6 +193,9 @@ func (n *fakeNIC) createCQ(m *ctl.Message) ctl.Message {
 			ring.Word(b, abi.OffCQConsumer)),
 	}
 	rsp := abi.CreateCQRsp{Handle: n.next, Entries: geo.Entries}
+	if n.bend != nil {
+		n.bend(&rsp)
+	}
 	return ctl.Message{Body: ctl.Bytes(&rsp), FDs: []int{memory.FD()}}
 }
 
@@ -221,6 +225,9 @@ func (n *fakeNIC) createQP(m *ctl.Message) ctl.Message {
 	q.rq = ring.NewConsumer(b[q.rsp.RQOffset:], rq, ring.Word(b, abi.OffRQProducer),
 		ring.Word(b, abi.OffRQConsumer))
 	n.qps[n.next] = q
+	if n.bend != nil {
+		n.bend(&q.rsp)
+	}
 	return ctl.Message{Body: ctl.Bytes(&q.rsp), FDs: []int{q.memory.FD()}}
 }
 

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 	"github.com/softrnic/softrnic/internal/shm"
@@ -104,7 +106,12 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := shm.Open(fds[0], int(rsp.Bytes), true)
+	var memory *shm.Memory
+	if err = checkQP(&rsp, cfg.SRQ != nil); err != nil {
+		closeAll(fds)
+	} else {
+		memory, err = shm.Open(fds[0], int(rsp.Bytes), true)
+	}
 	if err != nil {
 		_ = p.ctx.destroy(op, abi.OpDestroyQP, rsp.Handle)
 		return nil, &OpError{Op: op, Err: err}
@@ -116,6 +123,31 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		return nil, ErrClosed
 	}
 	return q, nil
+}
+
+// checkQP refuses a reply that does not describe two queues and a doorbell.
+func checkQP(r *abi.CreateQPRsp, shared bool) error {
+	if r.Doorbell >= abi.DoorbellSlots {
+		return fmt.Errorf("the NIC gives doorbell %d", r.Doorbell)
+	}
+	send := layout{
+		offset: r.SQOffset, bytes: r.Bytes,
+		geo:       ring.Geometry{Entries: r.SQEntries, Stride: r.SQStride},
+		strideMin: abi.SQStride(r.MaxSendSGE, r.MaxInline),
+	}
+	receive := layout{
+		offset: r.RQOffset, bytes: r.Bytes,
+		geo:       ring.Geometry{Entries: r.RQEntries, Stride: r.RQStride},
+		strideMin: abi.RQStride(r.MaxRecvSGE),
+	}
+	if r.MaxSendSGE > limits.MaxSGE || r.MaxRecvSGE > limits.MaxSGE || r.MaxInline > limits.MaxInline {
+		return fmt.Errorf("the NIC grants %d, %d scatter/gather entries and %d bytes inline",
+			r.MaxSendSGE, r.MaxRecvSGE, r.MaxInline)
+	}
+	if err := send.check(); err != nil || shared {
+		return err
+	}
+	return receive.check()
 }
 
 // attach lays the application's ends over the queue memory.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/ring"
 	"github.com/softrnic/softrnic/internal/shm"
 )
@@ -43,16 +44,25 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := shm.Open(fds[0], int(rsp.Bytes), true)
+	geo := ring.Geometry{Entries: rsp.Entries, Stride: rsp.Stride}
+	place := layout{
+		offset: rsp.Offset, bytes: rsp.Bytes, geo: geo,
+		strideMin: abi.RQStride(min(rsp.MaxSGE, limits.MaxSGE)),
+	}
+	var memory *shm.Memory
+	if err = place.check(); err != nil {
+		closeAll(fds)
+	} else {
+		memory, err = shm.Open(fds[0], int(rsp.Bytes), true)
+	}
 	if err != nil {
 		_ = p.ctx.destroy(op, abi.OpDestroySRQ, rsp.Handle)
 		return nil, &OpError{Op: op, Err: err}
 	}
 	s := &SRQ{pd: p, handle: rsp.Handle, memory: memory}
 	m := memory.Bytes()
-	s.rq.ctx, s.rq.maxSGE = p.ctx, int(rsp.MaxSGE)
-	s.rq.ring = ring.NewProducer(m[rsp.Offset:],
-		ring.Geometry{Entries: rsp.Entries, Stride: rsp.Stride},
+	s.rq.ctx, s.rq.maxSGE = p.ctx, int(min(rsp.MaxSGE, limits.MaxSGE))
+	s.rq.ring = ring.NewProducer(m[rsp.Offset:], geo,
 		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
 	if !p.ctx.adopt(s) {
 		s.release()

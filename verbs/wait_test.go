@@ -14,7 +14,7 @@ import (
 )
 
 // patience bounds what must happen soon; a failure takes that long, a success does not.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 func within(t *testing.T, what string, f func()) {
 	t.Helper()
@@ -41,7 +41,8 @@ func aside(t *testing.T, f func()) {
 func asleep(t *testing.T, q *fakeCQ) {
 	t.Helper()
 	arm := ring.Word(q.memory.Bytes(), abi.OffCQArm)
-	for end := time.Now().Add(patience); arm.Load() == abi.ArmNone; runtime.Gosched() {
+	for end := time.Now().Add(patience); arm.Load() == abi.ArmNone; {
+		time.Sleep(10 * time.Microsecond)
 		if time.Now().After(end) {
 			t.Fatal("nobody asked for an event")
 		}
@@ -74,11 +75,11 @@ func TestWait_Completion_Wakes(t *testing.T) {
 func TestWait_E11_ConcurrentPush_LosesNoWakeup(t *testing.T) {
 	r := newRig(t, QPConfig{})
 	q := r.nic.cq(r.cq)
-	const total = 3000
+	const total = 1000
 	aside(t, func() {
 		for i := range uint64(total) {
 			for q.isFull() {
-				runtime.Gosched()
+				time.Sleep(10 * time.Microsecond)
 			}
 			q.push(abi.CQE{WRID: i})
 			if i%7 == 0 && i < total-1 {
@@ -141,7 +142,8 @@ func TestWait_Cancelled_LeaksNoGoroutine(t *testing.T) {
 		cancel()
 		within(t, "cancelling", wg.Wait)
 	}
-	for end := time.Now().Add(patience); runtime.NumGoroutine() > before; runtime.Gosched() {
+	for end := time.Now().Add(patience); runtime.NumGoroutine() > before; {
+		time.Sleep(time.Millisecond)
 		if time.Now().After(end) {
 			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 		}
@@ -334,7 +336,8 @@ func TestEvents_NobodyListens_OldestAreDropped(t *testing.T) {
 	for i := range uint32(eventsKept + 10) {
 		r.nic.raise(EventPortActive, i+1)
 	}
-	for end := time.Now().Add(patience); r.ctx.EventsLost() < 10; runtime.Gosched() {
+	for end := time.Now().Add(patience); r.ctx.EventsLost() < 10; {
+		time.Sleep(time.Millisecond)
 		if time.Now().After(end) {
 			t.Fatalf("%d lost", r.ctx.EventsLost())
 		}

@@ -20,11 +20,17 @@ func runAtomics(t *testing.T, f Fabric) {
 			ra := a.Region(t, RegionConfig{Size: 16, Access: verbs.AccessLocalWrite, Kind: kind})
 			rb := b.Region(t, RegionConfig{Size: 24, Access: verbs.AccessAll, Kind: kind})
 			c := calculator{a: a, ra: ra, rb: rb}
-			c.set(0x0102030405060708)
-			c.expect(t, verbs.WRFetchAdd, 1, 0, 0x0102030405060708, 0x0102030405060709)
-			c.expect(t, verbs.WRCompareSwap, 5, 77, 0x0102030405060709, 0x0102030405060709)
-			c.expect(t, verbs.WRCompareSwap, 0x0102030405060709, ^uint64(0), 0x0102030405060709, ^uint64(0))
-			c.expect(t, verbs.WRFetchAdd, 3, 0, ^uint64(0), 2)
+			const before, after = 0x0102030405060708, 0x0102030405060709
+			const ones = ^uint64(0)
+			c.set(before)
+			for _, s := range []sum{
+				{op: verbs.WRFetchAdd, operand: 1, old: before, after: after},
+				{op: verbs.WRCompareSwap, operand: 5, swap: 77, old: after, after: after},
+				{op: verbs.WRCompareSwap, operand: after, swap: ones, old: after, after: ones},
+				{op: verbs.WRFetchAdd, operand: 3, old: ones, after: 2},
+			} {
+				c.expect(t, s)
+			}
 		})
 	}
 	t.Run("Concurrent", func(t *testing.T) { runCounter(t, f) })
@@ -43,33 +49,40 @@ func (c *calculator) set(v uint64) {
 	c.rb.Store(b)
 }
 
-func (c *calculator) expect(t *testing.T, op verbs.WROpcode, compareAdd, swap, old, after uint64) {
+// sum is an atomic operation, what it must return and what it must leave.
+type sum struct {
+	op                        verbs.WROpcode
+	operand, swap, old, after uint64
+}
+
+func (c *calculator) expect(t *testing.T, s sum) {
 	t.Helper()
 	c.id++
 	_, err := c.a.Send(verbs.SendWR{
-		ID: c.id, Opcode: op, Flags: verbs.SendSignaled, SGE: []verbs.SGE{c.ra.Piece(8, 8)},
-		RemoteAddr: c.rb.Addr() + 8, RKey: c.rb.RKey(), CompareAdd: compareAdd, Swap: swap,
+		ID: c.id, Opcode: s.op, Flags: verbs.SendSignaled, SGE: []verbs.SGE{c.ra.Piece(8, 8)},
+		RemoteAddr: c.rb.Addr() + 8, RKey: c.rb.RKey(), CompareAdd: s.operand, Swap: s.swap,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := verbs.WCOpFetchAdd
-	if op == verbs.WRCompareSwap {
+	if s.op == verbs.WRCompareSwap {
 		want = verbs.WCOpCompareSwap
 	}
 	wc := next(t, c.a)
 	if wc.Err() != nil || wc.ID != c.id || wc.Opcode != want || wc.ByteLen != 8 {
-		t.Fatalf("%v: %+v: %v", op, wc, wc.Err())
+		t.Fatalf("%v: %+v: %v", s.op, wc, wc.Err())
 	}
-	if got := binary.NativeEndian.Uint64(c.ra.Load()[8:]); got != old {
-		t.Errorf("%v returned %#x, want %#x", op, got, old)
+	if got := binary.NativeEndian.Uint64(c.ra.Load()[8:]); got != s.old {
+		t.Errorf("%v returned %#x, want %#x", s.op, got, s.old)
 	}
 	whole := c.rb.Load()
-	if got := binary.NativeEndian.Uint64(whole[8:]); got != after {
-		t.Errorf("%v left %#x, want %#x", op, got, after)
+	if got := binary.NativeEndian.Uint64(whole[8:]); got != s.after {
+		t.Errorf("%v left %#x, want %#x", s.op, got, s.after)
 	}
 	guards := pattern(24, 0x33)
-	compare(t, op.String(), append(whole[:8:8], whole[16:]...), append(guards[:8:8], guards[16:]...))
+	compare(t, s.op.String()+", before", whole[:8], guards[:8])
+	compare(t, s.op.String()+", behind", whole[16:], guards[16:])
 }
 
 // runCounter adds from two queue pairs at once to one number: none is lost, and every value is

@@ -1,12 +1,65 @@
 package conformance
 
 import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/softrnic/softrnic"
+	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/verbs"
 )
+
+// serveEnv makes this program a NIC that serves at the socket it names.
+const serveEnv = "SOFTRNIC_CONFORMANCE_NIC"
+
+func TestMain(m *testing.M) {
+	socket := os.Getenv(serveEnv)
+	if socket == "" {
+		os.Exit(m.Run())
+	}
+	nic, err := softrnic.Start(context.Background(), softrnic.Config{Socket: socket})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
+	_ = nic.Close()
+}
+
+// startProcess runs a NIC in another process until the test ends.
+func startProcess(t *testing.T, socket string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), serveEnv+"="+socket)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the NIC process: %v", err)
+		}
+	})
+	if word, err := bufio.NewReader(out).ReadString('\n'); err != nil || word != "ready\n" {
+		t.Fatalf("the NIC process says %q, %v", word, err)
+	}
+}
 
 func start(t *testing.T, c softrnic.Config) *softrnic.NIC {
 	t.Helper()
@@ -46,15 +99,17 @@ func TestConformance_GoVerbs_TwoNICs(t *testing.T) {
 	}
 }
 
-// A NIC process that the caller has started: make conformance sets RNIC_SOCKET.
+// A NIC process: the one that RNIC_SOCKET names, else one that this program becomes again.
 func TestConformance_GoVerbs_NICProcess(t *testing.T) {
-	if os.Getenv("RNIC_SOCKET") == "" {
-		t.Skip("RNIC_SOCKET names no NIC process")
+	socket := os.Getenv(ctl.SocketEnv)
+	if socket == "" {
+		socket = filepath.Join(t.TempDir(), "nic.sock")
+		startProcess(t, socket)
 	}
 	var ctx [2]*verbs.Context
 	for i := range ctx {
 		var err error
-		if ctx[i], err = verbs.Open(t.Context(), ""); err != nil {
+		if ctx[i], err = verbs.Open(t.Context(), "", verbs.WithSocket(socket)); err != nil {
 			t.Fatal(err)
 		}
 		closeAtEnd(t, ctx[i])

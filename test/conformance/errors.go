@@ -277,7 +277,8 @@ func runRejected(t *testing.T, f Fabric) {
 		t.Errorf("unknown opcode: %v", err)
 	}
 	many := make([]verbs.SGE, 4096)
-	if _, err := a.Send(verbs.SendWR{Opcode: verbs.WRSend, SGE: many}); !errors.Is(err, syscall.EINVAL) {
+	_, err := a.Send(verbs.SendWR{Opcode: verbs.WRSend, SGE: many})
+	if !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("too many scatter/gather entries: %v", err)
 	}
 	if _, err := a.Recv(verbs.RecvWR{SGE: many}); !errors.Is(err, syscall.EINVAL) {

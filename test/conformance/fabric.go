@@ -8,7 +8,7 @@ import (
 )
 
 // Patience bounds what must happen; a case that fails takes that long.
-const Patience = 10 * time.Second
+const Patience = 30 * time.Second
 
 // Feature is something that a fabric may lack.
 type Feature string
@@ -82,7 +82,7 @@ type End interface {
 	Fail(t *testing.T)
 	// Aim addresses a datagram to the other end.
 	Aim(wr *verbs.SendWR)
-	// Event returns the next asynchronous event, waiting for it.
+	// Event returns the next asynchronous event about this queue pair, waiting for it.
 	Event(t *testing.T) verbs.EventType
 }
 

@@ -201,11 +201,15 @@ func (e *goEnd) Event(t *testing.T) verbs.EventType {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	event, err := e.side.ctx.NextEvent(ctx)
-	if err != nil {
-		t.Fatalf("asynchronous event: %v", err)
+	for {
+		event, err := e.side.ctx.NextEvent(ctx)
+		if err != nil {
+			t.Fatalf("asynchronous event: %v", err)
+		}
+		if event.QP == e.qp {
+			return event.Type
+		}
 	}
-	return event.Type
 }
 
 // Region implements End.

@@ -122,7 +122,8 @@ func (m *mover) move(t *testing.T, size, parts int) {
 	}
 	if m.op.receives {
 		// A WRITE with immediate data takes a receive, but not its memory.
-		if _, err := m.b.Recv(verbs.RecvWR{ID: m.id + 1000, SGE: split(m.rb, offsetB, size, parts)}); err != nil {
+		recv := verbs.RecvWR{ID: m.id + 1000, SGE: split(m.rb, offsetB, size, parts)}
+		if _, err := m.b.Recv(recv); err != nil {
 			t.Fatalf("%s: %v", where, err)
 		}
 	}

@@ -19,6 +19,7 @@ func Run(t *testing.T, f Fabric) {
 		t.Run("Fence", func(t *testing.T) { runFence(t, f) })
 		t.Run("Unsignaled", func(t *testing.T) { runUnsignaled(t, f) })
 		t.Run("Rejected", func(t *testing.T) { runRejected(t, f) })
+		t.Run("Events", func(t *testing.T) { runEvents(t, f) })
 		t.Run("SharedReceives", func(t *testing.T) { runShared(t, f) })
 	})
 	t.Run("UC", func(t *testing.T) {

@@ -222,7 +222,9 @@ func runUnsignaled(t *testing.T, f Fabric) {
 	}
 	all, peer := f.Connect(t, Link{Type: verbs.QPTypeRC, A: EndConfig{SignalAll: true}})
 	r := peer.Region(t, RegionConfig{Size: 64, Access: verbs.AccessAll})
-	wr := verbs.SendWR{ID: 9, Opcode: verbs.WRWrite, Inline: []byte{1}, RemoteAddr: r.Addr(), RKey: r.RKey()}
+	wr := verbs.SendWR{
+		ID: 9, Opcode: verbs.WRWrite, Inline: []byte{1}, RemoteAddr: r.Addr(), RKey: r.RKey(),
+	}
 	if _, err := all.Send(wr); err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +278,9 @@ func runShared(t *testing.T, f Fabric) {
 		if id%2 == 1 {
 			from, to = a1, b1
 		}
-		wr := verbs.SendWR{ID: id, Opcode: verbs.WRSend, Inline: []byte{byte(50 + id)}, Flags: verbs.SendSignaled}
+		wr := verbs.SendWR{
+			ID: id, Opcode: verbs.WRSend, Inline: []byte{byte(50 + id)}, Flags: verbs.SendSignaled,
+		}
 		if _, err := from.Send(wr); err != nil {
 			t.Fatal(err)
 		}
