@@ -21,8 +21,10 @@ func exchange(t *testing.T, a, b *end) {
 	b.recv(1, 0, n)
 	a.post(verbs.SendWR{ID: 2, Opcode: rdma.WRSend, SGE: a.mr.SGE(0, n)})
 	a.ok()
-	if wc := b.ok(); wc.ID != 1 || wc.ByteLen != uint32(n) || !bytes.Equal(a.mr.Bytes(), b.mr.Bytes()) {
-		t.Errorf("SEND of %d bytes: %+v, equal %v", n, wc, bytes.Equal(a.mr.Bytes(), b.mr.Bytes()))
+	wc := b.ok()
+	equal := bytes.Equal(a.mr.Bytes(), b.mr.Bytes())
+	if wc.ID != 1 || wc.ByteLen != uint32(n) || !equal {
+		t.Errorf("SEND of %d bytes: %+v, equal %v", n, wc, equal)
 	}
 	fill(a.mr.Bytes(), 2)
 	a.post(verbs.SendWR{

@@ -8,8 +8,9 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/softrnic/softrnic/internal/clock"
 	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/clock"
 )
 
 // withoutPwait2 remembers a kernel before 5.11, whose epoll counts milliseconds: then a timer is

@@ -7,10 +7,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/verbs"
-	"golang.org/x/sys/unix"
 )
 
 type embedded struct{ d *Daemon }

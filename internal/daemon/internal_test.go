@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/shm"
-	"golang.org/x/sys/unix"
 )
 
 func newTestLane(t *testing.T) *lane {
@@ -152,8 +153,9 @@ func TestGIDTable_MoreAddressesThanRoom_RestIsLeftOut(t *testing.T) {
 func TestEpollWait_Timeout_IsExactEnough(t *testing.T) {
 	l := newTestLane(t)
 	begin := time.Now()
+	const wait = clock.Time(200 * time.Microsecond)
 	for range 10 {
-		if n, err := epollWait(l.epoll, l.events, clock.Time(200*time.Microsecond)); n != 0 || err != nil {
+		if n, err := epollWait(l.epoll, l.events, wait); n != 0 || err != nil {
 			t.Fatalf("%d events, %v", n, err)
 		}
 	}
@@ -167,7 +169,7 @@ func TestEpollWait_Timeout_IsExactEnough(t *testing.T) {
 	withoutPwait2.Store(true)
 	defer withoutPwait2.Store(false)
 	begin = time.Now()
-	if _, err := epollWait(l.epoll, l.events, clock.Time(200*time.Microsecond)); err != nil {
+	if _, err := epollWait(l.epoll, l.events, wait); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begin); took < 200*time.Microsecond {

@@ -5,8 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/softrnic/softrnic/internal/nic"
 	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/nic"
 )
 
 const (

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
@@ -16,7 +18,6 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 	"github.com/softrnic/softrnic/internal/shm"
-	"golang.org/x/sys/unix"
 )
 
 // Bounds of one turn, so that every source of work gets its share.
@@ -31,6 +32,11 @@ const (
 	glance = 20 * time.Microsecond
 	// hotTime is how long after a packet the ports are asked directly instead of by epoll.
 	hotTime = 200 * time.Microsecond
+	// yieldLong is how long another thread keeps the processor that we offered before we take it
+	// for one that spins and never gives it back; then the lane sleeps at once for sleepTime, since
+	// the scheduler prefers a thread that wakes to one that yields.
+	yieldLong = 50 * time.Microsecond
+	sleepTime = 5 * time.Millisecond
 )
 
 // lane is the thread that owns the NIC. Fields without another remark belong to it alone.
@@ -45,6 +51,7 @@ type lane struct {
 	rested clock.Time // when the last work was found
 	looked clock.Time // when epoll was asked last
 	hot    clock.Time // until when ports are asked in each turn
+	sleepy clock.Time // until when yielding does not pay
 
 	wire   netio.Port // nil: this NIC has no network
 	mirror netio.Port // nil unless packets between own QPs are to meet faults
@@ -277,15 +284,17 @@ func (l *lane) turn(now clock.Time) bool {
 
 // idle looks for work a little longer, then sleeps.
 func (l *lane) idle(now clock.Time) {
-	if now-l.rested < l.spin {
-		if now-l.looked > clock.Time(glance) {
-			l.wait(now, 0)
-		} else {
-			yield()
+	switch {
+	case now-l.rested >= l.spin, now < l.sleepy:
+		l.sleep(now)
+	case now-l.looked > clock.Time(glance):
+		l.wait(now, 0)
+	default:
+		yield()
+		if back := l.now(); back-now > clock.Time(yieldLong) {
+			l.sleepy = back.Add(sleepTime)
 		}
-		return
 	}
-	l.sleep(now)
 }
 
 // sleep waits in the kernel. Sequentially consistent stores order the announcement before the last

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"errors"
+
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/shm"
@@ -131,6 +133,8 @@ func (s *session) holds(addr uintptr) bool {
 	return false
 }
 
+var errFault = errors.New("its shared memory could not be accessed (SIGBUS)")
+
 // survive ends the session in whose memory the lane faulted. Any other panic is a bug of ours.
 func (l *lane) survive(x any) {
 	fault, ok := x.(interface{ Addr() uintptr })
@@ -140,7 +144,8 @@ func (l *lane) survive(x any) {
 	for s := range l.sessions {
 		if s.holds(fault.Addr()) {
 			l.stats.evicted++
-			s.hangUp("its shared memory could not be accessed (SIGBUS)")
+			s.evicted = true
+			s.hangUp(errFault.Error())
 			s.closeContext(l.now())
 			return
 		}

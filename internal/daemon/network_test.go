@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/daemon"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/test/netnstest"
 	"github.com/softrnic/softrnic/verbs"
-	"github.com/vishvananda/netlink"
 )
 
 func startIn(t *testing.T, n *netnstest.Namespace, c daemon.Config) (d *daemon.Daemon) {

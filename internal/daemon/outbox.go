@@ -5,9 +5,10 @@ import (
 	"errors"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
-	"golang.org/x/sys/unix"
 )
 
 // asyncBacklogMax bounds the asynchronous events that wait for a program whose pipe is full; a

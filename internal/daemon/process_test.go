@@ -14,11 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/daemon"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/verbs"
-	"golang.org/x/sys/unix"
 )
 
 // These tests run the test binary again as another process: a program on the NIC, or a NIC.

@@ -3,6 +3,8 @@ package daemon
 import (
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/ctl"
@@ -11,7 +13,6 @@ import (
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/shm"
-	"golang.org/x/sys/unix"
 )
 
 // handler executes one kind of request.

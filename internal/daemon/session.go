@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/ctl"
@@ -17,7 +19,6 @@ import (
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/shm"
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -52,6 +53,7 @@ type session struct {
 	channels map[uint32]*outbox
 	queues   map[*queueMemory]struct{}
 	mapped   map[uint32][]mem.Segment // by region
+	evicted  bool                     // see survive
 }
 
 func newSession(d *Daemon, conn *ctl.Conn) (*session, error) {
@@ -234,8 +236,10 @@ func (s *session) end() {
 		s.space.Close()
 	}
 	_ = s.conn.Close()
-	if why := s.ending.Load(); why != nil {
-		s.daemon.log.Info("program cut off", s.who(), "reason", *why)
+	if s.evicted {
+		s.misbehaved("its device was taken away", errFault)
+	} else if why := s.ending.Load(); why != nil {
+		s.daemon.log.Debug("connection cut off", s.who(), "reason", *why)
 	}
 	s.daemon.forget(s)
 }

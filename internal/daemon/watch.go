@@ -3,8 +3,9 @@ package daemon
 import (
 	"fmt"
 
-	"github.com/softrnic/softrnic/internal/netio"
 	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/netio"
 )
 
 // watchKind says what a descriptor in the lane's epoll set is.
