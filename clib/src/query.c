@@ -229,7 +229,7 @@ VERBS_API int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint
 	return 0;
 }
 
-/* Appends a port's GIDs to out, which has room for max entries of out_bytes. */
+/* Puts a port's GIDs into out, which must have room: max entries of out_bytes. */
 static int query_gid_append(struct ibv_context *context, uint32_t port, unsigned char *out,
 			    size_t out_bytes, size_t max)
 {
@@ -240,7 +240,10 @@ static int query_gid_append(struct ibv_context *context, uint32_t port, unsigned
 
 	if (error)
 		return -error;
-	count = query_min(count, max);
+	if (count > max) {
+		free(table);
+		return -EINVAL;
+	}
 	for (size_t i = 0; i < count; i++, out += out_bytes) {
 		query_gid_fill(&filled, &table[i]);
 		memset(out, 0, out_bytes);
