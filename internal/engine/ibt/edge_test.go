@@ -26,19 +26,47 @@ func TestEdge_ProcessGone_FailsTheRequest(t *testing.T) {
 	}
 }
 
-// TestEdge_KeyGoneAfterReadAhead: bytes that were read ahead do not outlive their key.
+// TestEdge_KeyGoneAfterReadAhead: bytes that were read ahead do not outlive their key, whether a
+// packet takes them from one entry or from two.
 func TestEdge_KeyGoneAfterReadAhead_StopsTheMessage(t *testing.T) {
-	w := newWorld(t, worldConfig{spaceA: &space{}})
-	w.a.post(0, w.writeWR(1), w.a.at(0, 5000))
-	var p Packet
-	if !w.a.q.PollTransmit(0, &p) {
-		t.Fatal("nothing to send")
+	for _, cut := range []int{5000, 1500} {
+		w := newWorld(t, worldConfig{spaceA: &space{}})
+		w.a.post(0, w.writeWR(1), w.a.at(0, cut), w.a.at(cut, 5000-cut))
+		var p Packet
+		if !w.a.q.PollTransmit(0, &p) {
+			t.Fatal("nothing to send")
+		}
+		w.a.table.Deregister(w.a.region)
+		if w.a.q.PollTransmit(0, &p) {
+			t.Fatalf("sent %v with a dead key", &p.Headers)
+		}
+		wantStatus(t, w.a.sends.take(), rdma.WCLocProtErr)
 	}
-	w.a.table.Deregister(w.a.region)
-	if w.a.q.PollTransmit(0, &p) {
-		t.Fatalf("sent %v with a dead key", &p.Headers)
+}
+
+// eager is an application that posts as soon as it sees a completion.
+type eager struct {
+	ring func() uint32 // entries in use
+	seen []uint32
+}
+
+func (e *eager) Push(*abi.CQE, bool) { e.seen = append(e.seen, e.ring()) }
+
+// TestEdge_SlotIsFree_BeforeItsCompletion: an application whose queue is as deep as what it has
+// under way posts the next request when it sees a completion, and must find room.
+func TestEdge_SlotIsFree_BeforeItsCompletion(t *testing.T) {
+	w := newWorld(t, worldConfig{})
+	e := &eager{ring: func() uint32 { return w.a.posted()[0] }}
+	w.a.q.cfg.SendCQ = e
+	for id := range uint64(3) {
+		w.a.post(0, w.writeWR(id), w.a.at(0, 8))
 	}
-	wantStatus(t, w.a.sends.take(), rdma.WCLocProtErr)
+	w.replies(w.a)
+	w.a.q.HandlePacket(0, w.answer(ib.RCAcknowledge, 101, ack))
+	w.a.modify(0, rdma.QPStateError)
+	if !slices.Equal(e.seen, []uint32{2, 1, 0}) {
+		t.Fatalf("entries in use at the completions: %v", e.seen)
+	}
 }
 
 func TestEdge_AtomicAnswer_RegionGone(t *testing.T) {

@@ -258,6 +258,10 @@ var refusals = []refusal{
 				w.writePacket(ib.RCWriteLast, 101, 0, mtuBytes(2)),
 			}
 		}},
+	{name: "write that ends before its last packet", want: nakInvalid, psn: 100,
+		event: rdma.EventQPReqErr, make: func(w *world) []*Packet {
+			return []*Packet{w.writePacket(ib.RCWriteFirst, 100, 1024, mtuBytes(1024))}
+		}},
 	{name: "write shorter than its length", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
 		make: func(w *world) []*Packet {
 			return []*Packet{w.writePacket(ib.RCWriteOnly, 100, 9, mtuBytes(8))}
