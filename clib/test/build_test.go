@@ -88,10 +88,21 @@ type result struct {
 	out, errOut string
 }
 
-// run lets a program run for at most ten seconds, on the drop-in where env has LD_LIBRARY_PATH.
+// Programs of ours end at once, unless they hang; the suite of rdma-core has a lot to do.
+const (
+	programTime = 30 * time.Second
+	pyverbsTime = 5 * time.Minute
+)
+
+// run lets a program run, on the drop-in where env has LD_LIBRARY_PATH.
 func run(t *testing.T, env []string, name string, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	return runFor(t, programTime, env, name, args...)
+}
+
+func runFor(t *testing.T, limit time.Duration, env []string, name string, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit) // also in a cleanup
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), env...)
