@@ -267,6 +267,9 @@ func TestRequester_SequenceNakDuringRNRWait_Ignored(t *testing.T) {
 	if got := w.replies(w.a); len(got) != 0 || w.a.q.PollTimeout() != 640_000 {
 		t.Fatalf("%d packets during the wait, timer %v", len(got), w.a.q.PollTimeout())
 	}
+	if n := w.a.q.Stats().Retries; n != 0 {
+		t.Fatalf("%d retries counted for it", n)
+	}
 }
 
 // TestRequester_BusyPeer_T11_TimerRestartsOnProgress: acknowledges trickle in, each in time, all
