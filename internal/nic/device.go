@@ -23,21 +23,21 @@ const (
 
 // Other values that ibv_query_device and ibv_query_port report.
 const (
-	atomicHCA        = 1 // IBV_ATOMIC_HCA: atomic among RDMA operations of this NIC
-	pageSizeCap      = 0xfffff000
-	coreClockKHz     = 1000000 // completion timestamps are nanoseconds
-	ackDelay         = 15      // 4.096 µs × 2^15: what a loaded host needs to answer
-	nodeTypeCA       = 1
-	transportIB      = 0
-	linkEthernet     = 2
-	physLinkUp       = 5
-	physDisabled     = 3
-	widthX4          = 2
-	speedEDR         = 32 // 25 Gbit/s a lane
-	virtualLanes     = 1
-	portCapCM        = 1 << 16
-	portCapIPBased   = 1 << 26 // IP based GIDs
-	softVendorID     = 0xffffff
+	atomicHCA      = 1 // IBV_ATOMIC_HCA: atomic among RDMA operations of this NIC
+	pageSizeCap    = 0xfffff000
+	coreClockKHz   = 1000000 // completion timestamps are nanoseconds
+	ackDelay       = 15      // 4.096 µs × 2^15: what a loaded host needs to answer
+	nodeTypeCA     = 1
+	transportIB    = 0
+	linkEthernet   = 2
+	physLinkUp     = 5
+	physDisabled   = 3
+	widthX4        = 2
+	speedEDR       = 32 // 25 Gbit/s a lane
+	virtualLanes   = 1
+	portCapCM      = 1 << 16
+	portCapIPBased = 1 << 26 // IP based GIDs
+	softVendorID   = 0xffffff
 	// perftest asks a list of part numbers, whoever the vendor, whether an adapter has inline
 	// data, and does without, complaining, when the number is not there. This one is in the list
 	// and means nothing else to it.
