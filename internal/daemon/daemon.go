@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ type Daemon struct {
 	journal  *journal
 
 	misbehaviour atomic.Uint64 // breaches of the protocol by programs
+	census       census
 
 	localOnly string // why there is no network; empty when there is one
 
@@ -253,8 +255,16 @@ func (d *Daemon) openWire() (netio.Port, error) {
 	return nil, nil
 }
 
+// processorsMin is how many goroutines have to run at once. The lane takes part of one processor
+// nearly always; with a single one, requests would wait for the scheduler's monitor to notice that
+// the lane sleeps, which takes milliseconds.
+const processorsMin = 2
+
 // run starts the goroutines.
 func (d *Daemon) run() {
+	if runtime.GOMAXPROCS(0) < processorsMin {
+		runtime.GOMAXPROCS(processorsMin)
+	}
 	d.journal.start()
 	go d.lane.run()
 	if d.listener != nil {

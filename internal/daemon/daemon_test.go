@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/daemon"
@@ -170,4 +171,47 @@ func TestDaemon_ContextClosed_ObjectsVanish(t *testing.T) {
 			return len(s.Contexts) == 0 && s.Connections == 0
 		})
 	})
+}
+
+// cycle posts one operation of each kind that moves data, and reaps it.
+func (e *end) cycle(wr []verbs.SendWR, wcs []verbs.WC) {
+	if _, err := e.qp.PostSend(wr...); err != nil {
+		e.t.Fatal(err)
+	}
+	for got := 0; got < len(wr); {
+		n, err := e.cq.Poll(wcs)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		got += n
+		runtime.Gosched()
+	}
+}
+
+// Moving data costs no allocation anywhere: not in the program, the NIC or the port.
+func TestDaemon_SteadyState_DoesNotAllocate(t *testing.T) {
+	da, db := startWired(t, "")
+	local := startLocal(t)
+	for name, c := range map[string][2]*daemon.Daemon{"same NIC": {local, local}, "wire": {da, db}} {
+		for _, mapped := range []bool{true, false} {
+			a := newEnd(t, open(t, c[0]), rdma.QPTypeRC, 1<<16, mapped)
+			b := newEnd(t, open(t, c[1]), rdma.QPTypeRC, 1<<16, mapped)
+			connectOn(t, a, b, 0)
+			wr := []verbs.SendWR{
+				{Opcode: rdma.WRWrite, SGE: a.mr.SGE(0, 1<<16)},
+				{Opcode: rdma.WRRead, SGE: a.mr.SGE(0, 1<<16)},
+				{Opcode: rdma.WRWrite, SGE: a.mr.SGE(0, 8)},
+			}
+			for i := range wr {
+				wr[i].Flags, wr[i].RKey, wr[i].RemoteAddr = verbs.SendSignaled, b.mr.RKey(), b.mr.Addr()
+			}
+			wcs := make([]verbs.WC, 8)
+			for range 50 {
+				a.cycle(wr, wcs)
+			}
+			if n := testing.AllocsPerRun(200, func() { a.cycle(wr, wcs) }); n >= 1 {
+				t.Errorf("%s, mapped %v: %v allocations a cycle", name, mapped, n)
+			}
+		}
+	}
 }

@@ -1,8 +1,10 @@
 package daemon_test
 
 import (
+	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -291,5 +293,50 @@ func TestDaemon_BadConfig_NamesTheRemedy(t *testing.T) {
 		if _, err := daemon.Start(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+}
+
+func TestDaemon_StartFails_LeaksNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nic.sock")
+	start(t, daemon.Config{SocketPath: path, NoNetwork: true})
+	free := filepath.Join(t.TempDir(), "nic.sock")
+	settled(t, func() {
+		for _, c := range []daemon.Config{
+			{SocketPath: path, NoNetwork: true},
+			{SocketPath: free, NoNetwork: true, Interfaces: []string{"no such interface"}},
+			{SocketPath: free + "/no/such/directory", NoNetwork: true},
+			{SocketPath: free, Group: "no such group", NoNetwork: true},
+			{Embedded: true, Fault: "nonsense"},
+		} {
+			if d, err := daemon.Start(t.Context(), c); err == nil {
+				_ = d.Close()
+				t.Errorf("started with %+v", c)
+			}
+		}
+	})
+	if _, err := os.Lstat(free); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a socket of a NIC that did not start: %v", err)
+	}
+}
+
+// The context given to Start ends the NIC, too.
+func TestDaemon_ContextCancelled_Ends(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	d, err := daemon.Start(ctx, daemon.Config{Embedded: true, NoNetwork: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if err := d.Wait(); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.Connect(); !errors.Is(err, ctl.ErrGone) {
+		t.Errorf("connect to a NIC that has ended: %v", err)
+	}
+	if _, ok := d.Status(); ok {
+		t.Error("status of a NIC that has ended")
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -328,6 +329,15 @@ func TestDaemon_ChildHoldsSocket_ProcessEndCloses(t *testing.T) {
 
 // roleNIC is a NIC in a process of its own.
 func roleNIC() error {
+	if text := os.Getenv("FDS"); text != "" {
+		limit, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return err
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+			return err
+		}
+	}
 	d, err := daemon.Start(context.Background(), daemon.Config{NoNetwork: true})
 	if err != nil {
 		return err
@@ -362,6 +372,58 @@ func TestDaemon_NICKilled_ProgramsSeeADeadDevice(t *testing.T) {
 		}
 		_ = c.Close()
 	}
+}
+
+// A NIC that runs out of descriptors refuses what it cannot make, and recovers.
+func TestDaemon_OutOfDescriptors_RefusesAndRecovers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nic.sock")
+	p := startProcess(t, "nic", ctl.SocketEnv+"="+path, "FDS=48")
+	p.line()
+	// One good program is there before the shortage, and works through it.
+	first, err := verbs.Open(t.Context(), "", verbs.WithSocket(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = first.Close() }()
+	a := newEnd(t, first, rdma.QPTypeRC, 5000, true)
+	local, err := a.qp.Endpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.qp.ConnectTo(local); err != nil {
+		t.Fatal(err)
+	}
+	var crowd []*ctl.Client
+	for range 60 {
+		c, err := ctl.Dial(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd = append(crowd, c)
+	}
+	for range 3 {
+		a.post(verbs.SendWR{
+			Opcode: rdma.WRWrite, SGE: a.mr.SGE(0, 2000), RemoteAddr: a.mr.Addr() + 2500,
+			RKey: a.mr.RKey(),
+		})
+		a.ok()
+		if _, err := first.CreateCompletionChannel(); err == nil {
+			t.Log("there was a descriptor left")
+		} else if errors.Is(err, verbs.ErrDeviceFatal) {
+			t.Errorf("the shortage killed the device: %v", err)
+		}
+	}
+	for _, c := range crowd {
+		_ = c.Close()
+	}
+	eventually(t, "a new program gets in", func() bool {
+		c, err := verbs.Open(t.Context(), "", verbs.WithSocket(path))
+		if err != nil {
+			return false
+		}
+		_ = c.Close()
+		return true
+	})
 }
 
 // An idle NIC costs nothing: it sleeps until something happens.

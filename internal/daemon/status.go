@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -48,9 +49,30 @@ type PortStatus struct {
 	Counters      map[string]uint64 `json:"counters"`
 }
 
-// Status takes a snapshot. It reports false when the NIC has ended.
+// statusShare bounds the part of the lane's time that snapshots may take to one in so many: a
+// program that asks all the time must not slow the others down.
+const statusShare = 10
+
+// census spaces snapshots.
+type census struct {
+	mu   sync.Mutex // guards next
+	next time.Time
+}
+
+// Status takes a snapshot, after a pause if there were many. It reports false when the NIC has
+// ended.
 func (d *Daemon) Status() (Status, bool) {
-	s := Status{
+	d.census.mu.Lock()
+	defer d.census.mu.Unlock()
+	time.Sleep(time.Until(d.census.next))
+	s, took, ok := d.takeStatus()
+	d.census.next = time.Now().Add(statusShare * took)
+	return s, ok
+}
+
+// takeStatus also tells how long the lane was busy with it.
+func (d *Daemon) takeStatus() (s Status, took time.Duration, ok bool) {
+	s = Status{
 		PID: d.pid, UID: os.Geteuid(), Socket: d.SocketPath(), Started: d.started,
 		LocalOnly: d.localOnly,
 	}
@@ -60,16 +82,17 @@ func (d *Daemon) Status() (Status, bool) {
 	d.mu.Lock()
 	s.Connections = len(d.sessions)
 	d.mu.Unlock()
-	ok := d.lane.do(func(clock.Time) {
+	ok = d.lane.do(func(now clock.Time) {
 		l := d.lane
 		s.Status = l.nic.Status()
 		s.Network, s.Mirror = l.portStatus(l.wire), l.portStatus(l.mirror)
 		s.Lane = l.stats.named()
+		took = l.now().Sub(now)
 	})
 	if ok {
 		s.Lane["client_misbehaviour"] = d.misbehaviour.Load()
 	}
-	return s, ok
+	return s, took, ok
 }
 
 // portStatus describes a port. Lane.
