@@ -133,7 +133,7 @@ func TestNICKilled_RunningPrograms_EndWithAnError(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			m := anyMachine(t)
 			nic := m.startNIC(t)
-			a, b := startEndless(t, pair{m, m, "127.0.0.1"}, command)
+			a, b := startEndless(t, onOneHost(m), command)
 			nic.signal(t, syscall.SIGKILL)
 			for _, program := range []*process{a, b} {
 				if out := program.endWithin(t, promptly); out.status == 0 {
@@ -148,13 +148,13 @@ func TestNICKilled_NextProgram_GetsANewOne(t *testing.T) {
 	m := anyMachine(t)
 	m.startNIC(t).signal(t, syscall.SIGKILL)
 	row := pingpongRow{tool: "ibv_rc_pingpong", args: "-c", bytes: 4096, iters: 1000}
-	row.test(t, pair{m, m, "127.0.0.1"})
+	row.test(t, onOneHost(m))
 }
 
 func TestNICShutDown_RunningPrograms_EndWithAnError(t *testing.T) {
 	m := anyMachine(t)
 	m.startNIC(t)
-	a, b := startEndless(t, pair{m, m, "127.0.0.1"}, endless[4])
+	a, b := startEndless(t, onOneHost(m), endless[4])
 	m.start(t, rnic, "down").succeed(t)
 	for _, program := range []*process{a, b} {
 		if out := program.endWithin(t, promptly); out.status == 0 {
@@ -208,19 +208,21 @@ func TestClientStopped_Others_GoOn(t *testing.T) {
 	stopped.signal(t, syscall.SIGSTOP)
 	awaitStopped(t, stopped.pid())
 	for _, row := range []perfRow{
-		{"ib_write_bw", "-n 1000", []int{65536}, 1000},
-		{"ib_send_lat", "-n 1000", []int{2}, 1000},
+		{tool: "ib_write_bw", args: "-n 1000", sizes: []int{65536}, iters: 1000},
+		{tool: "ib_send_lat", args: "-n 1000", sizes: []int{2}, iters: 1000},
 	} {
 		row.test(t, p)
 	}
 	killPrograms(t, p.server)
 }
 
+// oneHostOrSelf is one host with a machine of any kind.
 func oneHostOrSelf(t *testing.T) pair {
 	t.Helper()
-	m := anyMachine(t)
-	return pair{m, m, "127.0.0.1"}
+	return onOneHost(anyMachine(t))
 }
+
+func onOneHost(m *machine) pair { return pair{server: m, client: m, address: "127.0.0.1"} }
 
 func TestPeerKilled_OtherHost_GetsAnError(t *testing.T) {
 	p := twoHosts(t, userOne)
@@ -253,7 +255,7 @@ func TestGarbage_RoCEPort_IsCountedAndDisturbsNobody(t *testing.T) {
 	p := twoHosts(t, userOne)
 	p.server.startNIC(t)
 	p.client.startNIC(t)
-	row := perfRow{"ib_write_bw", "-n 20000", []int{65536}, 20000}
+	row := perfRow{tool: "ib_write_bw", args: "-n 20000", sizes: []int{65536}, iters: 20000}
 	port := newPort()
 	server := p.server.run(t, row.command(port)...)
 	server.awaitListening(t, port)
@@ -273,8 +275,8 @@ func TestGarbage_RoCEPort_IsCountedAndDisturbsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	row.checkReport(t, client.succeed(t).stdout)
-	server.succeed(t)
+	row.checkReport(t, succeedQuietly(t, client))
+	succeedQuietly(t, server)
 	counters := p.server.device(t).Counters
 	if counters["rx_icrc_bad"] == 0 || counters["rx_short"] == 0 {
 		t.Errorf("not counted: %v", counters)

@@ -43,11 +43,11 @@ var pingpongRows = []pingpongRow{
 	{tool: "ibv_uc_pingpong", args: "-c -s 65536 -m 2048 -n 100", bytes: 65536, iters: 100},
 	{tool: "ibv_uc_pingpong", args: "-c -g 1 -m 256", bytes: 4096, iters: 1000},
 
-	{tool: "ibv_ud_pingpong", args: "", bytes: 2048, iters: 1000},
-	{tool: "ibv_ud_pingpong", args: "-e -c", bytes: 2048, iters: 1000},
+	{tool: "ibv_ud_pingpong", args: "", bytes: 1024, iters: 1000},
+	{tool: "ibv_ud_pingpong", args: "-e -c", bytes: 1024, iters: 1000},
 	{tool: "ibv_ud_pingpong", args: "-c -s 1", bytes: 1, iters: 1000},
 	{tool: "ibv_ud_pingpong", args: "-c -s 4096 -n 200", bytes: 4096, iters: 200},
-	{tool: "ibv_ud_pingpong", args: "-c -g 1 -n 100", bytes: 2048, iters: 100},
+	{tool: "ibv_ud_pingpong", args: "-c -g 1 -n 100", bytes: 1024, iters: 100},
 
 	{tool: "ibv_srq_pingpong", args: "", bytes: 4096, iters: 1000},
 	{tool: "ibv_srq_pingpong", args: "-e -c -q 8", bytes: 4096, iters: 1000},

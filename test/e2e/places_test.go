@@ -11,6 +11,7 @@ import (
 type pair struct {
 	server, client *machine
 	address        string
+	place, places  int // which of how many places of the test this is
 }
 
 // vethMTU is that of an Ethernet with jumbo frames, which lets every path MTU of RDMA through.
@@ -23,19 +24,28 @@ func atPlaces(t *testing.T, test func(t *testing.T, p pair)) {
 	if me != 0 {
 		t.Run("OneHost/User", func(t *testing.T) {
 			m := newMachine(t, nil, me)
-			test(t, pair{server: m, client: m, address: "127.0.0.1"})
+			test(t, pair{server: m, client: m, address: "127.0.0.1", places: 1})
 		})
 		t.Run("TwoHosts", func(t *testing.T) {
 			t.Skip("two network namespaces need root")
 		})
 		return
 	}
-	for _, who := range []struct {
+	for i, place := range []struct {
 		name string
+		make func(*testing.T, uint32) pair
 		uid  uint32
-	}{{"Root", 0}, {"User", userOne}} {
-		t.Run("OneHost/"+who.name, func(t *testing.T) { test(t, oneHost(t, who.uid)) })
-		t.Run("TwoHosts/"+who.name, func(t *testing.T) { test(t, twoHosts(t, who.uid)) })
+	}{
+		{"OneHost/Root", oneHost, 0},
+		{"TwoHosts/Root", twoHosts, 0},
+		{"OneHost/User", oneHost, userOne},
+		{"TwoHosts/User", twoHosts, userOne},
+	} {
+		t.Run(place.name, func(t *testing.T) {
+			p := place.make(t, place.uid)
+			p.place, p.places = i, 4
+			test(t, p)
+		})
 	}
 }
 

@@ -47,7 +47,7 @@ func TestRun_TwoAtOnce_ShareOneNIC(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(string(text), "NIC is ready"); n != 1 {
+		if n := strings.Count(string(text), "NIC ready"); n != 1 {
 			t.Errorf("%d NICs became ready, not 1:\n%s", n, text)
 		}
 	}
@@ -219,8 +219,8 @@ func TestSecondUser_SameHost_GetsALocalNIC(t *testing.T) {
 	if reason := second.device(t).LocalOnly; !strings.Contains(reason, "4791") {
 		t.Errorf("devinfo says %q", reason)
 	}
-	row := perfRow{"ib_write_bw", "-n 1000", []int{65536}, 1000}
-	row.test(t, pair{second, second, "127.0.0.1"})
+	row := perfRow{tool: "ib_write_bw", args: "-n 1000", sizes: []int{65536}, iters: 1000}
+	row.test(t, onOneHost(second))
 	if reason := first.device(t).LocalOnly; reason != "" {
 		t.Errorf("the first NIC is local too: %q", reason)
 	}
@@ -246,8 +246,8 @@ func TestGroup_OtherUser_SharesTheNIC(t *testing.T) {
 	member.env = append(member.env, "RNIC_SOCKET="+socket)
 	nic := owner.startNIC(t, "--group", "47912")
 	member.run(t, "ibv_devinfo").succeed(t)
-	row := perfRow{"ib_write_bw", "-n 1000", []int{65536}, 1000}
-	row.test(t, pair{member, member, "127.0.0.1"})
+	row := perfRow{tool: "ib_write_bw", args: "-n 1000", sizes: []int{65536}, iters: 1000}
+	row.test(t, onOneHost(member))
 	if pid := member.device(t).PID; pid != nic.pid() {
 		t.Errorf("the member uses NIC %d, not %d", pid, nic.pid())
 	}
