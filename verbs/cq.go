@@ -15,8 +15,10 @@ import (
 
 // CQConfig describes a completion queue.
 type CQConfig struct {
-	// Entries is how many completions it holds at least; 0 is 256. Work requests in flight must
-	// not exceed it, or the queue overruns and is lost.
+	// Entries is how many completions it holds at least; 0 is 256. Work requests that were posted
+	// and whose completions were not polled must not exceed it, or the queue overruns and is lost:
+	// ErrQueueFull does not keep a program from that, since a send queue has room again once the
+	// NIC has done the work.
 	Entries int
 	// Channel receives the queue's events together with those of other queues. Without it the
 	// queue gets a channel of its own, which Wait uses.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log"
 	"net"
 	"os"
 	"os/signal"
@@ -15,7 +14,13 @@ import (
 )
 
 func main() {
-	log.SetFlags(0)
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	rounds := flag.Int("n", 1000, "round trips")
@@ -24,23 +29,19 @@ func main() {
 	connect := flag.String("connect", "", "be the end that asks, of the peer at this TCP address")
 	flag.Parse()
 	game := game{rounds: *rounds, size: *size}
-	var err error
 	switch {
 	case *rounds < 1 || *size < 1:
-		err = fmt.Errorf("-n and -size must be at least 1")
+		return fmt.Errorf("-n and -size must be at least 1")
 	case *listen != "":
-		var l net.Listener
-		if l, err = net.Listen("tcp", *listen); err == nil {
-			err = game.answer(ctx, l)
+		l, err := net.Listen("tcp", *listen)
+		if err != nil {
+			return err
 		}
+		return game.answer(ctx, l)
 	case *connect != "":
-		err = game.ask(ctx, *connect)
-	default:
-		err = game.alone(ctx)
+		return game.ask(ctx, *connect)
 	}
-	if err != nil {
-		log.Fatal(err)
-	}
+	return game.alone(ctx)
 }
 
 type game struct{ rounds, size int }

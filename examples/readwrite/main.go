@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"log"
 	"os"
 
 	"github.com/softrnic/softrnic"
@@ -12,9 +11,9 @@ import (
 )
 
 func main() {
-	log.SetFlags(0)
 	if err := run(context.Background()); err != nil {
-		log.Fatal(err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 

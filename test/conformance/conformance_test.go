@@ -12,6 +12,7 @@ import (
 
 	"github.com/softrnic/softrnic"
 	"github.com/softrnic/softrnic/internal/ctl"
+	"github.com/softrnic/softrnic/test/netnstest"
 	"github.com/softrnic/softrnic/verbs"
 )
 
@@ -97,6 +98,20 @@ func TestConformance_GoVerbs_TwoNICs(t *testing.T) {
 			Run(t, NewGoFabric(t, open(t, a), open(t, b), nil))
 		})
 	}
+}
+
+// Two hosts: NICs in two network namespaces, over UDP and a veth link.
+func TestConformance_GoVerbs_TwoHosts(t *testing.T) {
+	hostA, hostB := netnstest.Pair(t, 1500)
+	var a, b *softrnic.NIC
+	hostA.Do(func() { a = start(t, softrnic.Config{UDP: true, Interfaces: []string{hostA.Link}}) })
+	hostB.Do(func() { b = start(t, softrnic.Config{UDP: true, Interfaces: []string{hostB.Link}}) })
+	for _, nic := range []*softrnic.NIC{a, b} {
+		if why := nic.LocalOnly(); why != "" {
+			t.Fatalf("a host of its own, but no network: %s", why)
+		}
+	}
+	Run(t, NewGoFabric(t, open(t, a), open(t, b), nil))
 }
 
 // A NIC process: the one that RNIC_SOCKET names, else one that this program becomes again.
