@@ -104,6 +104,7 @@ func serviceBase(t rdma.QPType) ib.Opcode {
 		return ib.UDSendOnly &^ 0x1f
 	case rdma.QPTypeXRCSend, rdma.QPTypeXRCRecv:
 		return ib.XRCSendFirst
+	default:
+		return ib.RCSendFirst
 	}
-	return ib.RCSendFirst
 }

@@ -84,8 +84,9 @@ func (q *QP) canReceive() bool {
 	switch q.state {
 	case rdma.QPStateRTR, rdma.QPStateRTS, rdma.QPStateSQD, rdma.QPStateSQE:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // canRequest reports a state in which the requester works.

@@ -94,6 +94,8 @@ func (q *QP) HandleDoorbell(now clock.Time) {
 		q.send.isStalled = false
 	case rdma.QPStateSQE, rdma.QPStateError:
 		q.startFlush()
+	default:
+		// The work waits.
 	}
 }
 

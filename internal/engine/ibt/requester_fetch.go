@@ -147,6 +147,7 @@ func vendorOf(f mem.Fault) abi.Vendor {
 		return abi.VendorLocalBounds
 	case mem.FaultMemory:
 		return abi.VendorLocalFault
+	default:
+		return abi.VendorLocalKey
 	}
-	return abi.VendorLocalKey
 }

@@ -185,6 +185,8 @@ func (q *QP) refuse(p *Packet, v verdict) {
 		}
 	case verdictTooLong:
 		status = rdma.WCLocLenErr
+	default:
+		// An invalid request; the others are not refused.
 	}
 	q.noteRefusal(p, status, ib.NAK(code))
 	if !q.failReceive(status, r.cause.Vendor) {
@@ -228,6 +230,7 @@ func (q *QP) takeReceive() verdict {
 		q.stats.RecvTaken++
 		r.cause.Vendor = abi.VendorBadWQE
 		return verdictOperational
+	case TakeOK:
 	}
 	r.hasWR = true
 	q.stats.RecvTaken++

@@ -189,9 +189,10 @@ func (p *Port) verify(path *roce.Path, packet []byte) bool {
 	case roce.GoodUpToIPID:
 		p.counters.Add(netio.RxICRCPartial, 1)
 		return true
+	default:
+		p.counters.Add(netio.RxICRCBad, 1)
+		return false
 	}
-	p.counters.Add(netio.RxICRCBad, 1)
-	return false
 }
 
 // setICRC writes the ICRC of a packet into the spare bytes behind it, and returns both.

@@ -72,8 +72,9 @@ func (s Syndrome) String() string {
 		return "RNR NAK " + s.RNRTimer().String()
 	case SyndromeNAK:
 		return "NAK " + s.NAKCode().String()
+	default:
+		return fmt.Sprintf("reserved syndrome 0x%02x", uint8(s))
 	}
-	return fmt.Sprintf("reserved syndrome 0x%02x", uint8(s))
 }
 
 // CreditCode is the five-bit code of how many receive requests a responder has left

@@ -111,8 +111,9 @@ func (v Verdict) String() string {
 		return "good"
 	case GoodUpToIPID:
 		return "good up to IP ID"
+	default:
+		return "bad"
 	}
-	return "bad"
 }
 
 // CheckICRC checks the ICRC at the end of a UDP payload. The payload may be anything.
