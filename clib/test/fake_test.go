@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 	"github.com/softrnic/softrnic/internal/shm"
-	"golang.org/x/sys/unix"
 )
 
 // fakeNIC speaks the protocol of package abi without a transport: work requests complete as they
@@ -333,9 +334,11 @@ func (c *fakeConn) execute(m *ctl.Message) ctl.Message {
 		if decode[abi.PortReq](c, m).Port != 1 {
 			return refuse(syscall.EINVAL, "no such port")
 		}
-		return body(abi.PortAttr{State: 4, MaxMTU: 5, ActiveMTU: 3, GIDTableLen: 4,
+		return body(abi.PortAttr{
+			State: 4, MaxMTU: 5, ActiveMTU: 3, GIDTableLen: 4,
 			MaxMsgSize: 1 << 30, PKeyTableLen: 1, ActiveWidth: 2, ActiveSpeed: 4, PhysState: 5,
-			LinkLayer: 2, CapFlags: 1 << 26, CapFlags2: 1 << 10})
+			LinkLayer: 2, CapFlags: 1 << 26, CapFlags2: 1 << 10,
+		})
 	case abi.OpQueryGIDTable:
 		gid := [16]byte{10: 0xff, 11: 0xff, 12: 192, 13: 0, 14: 2, 15: 1}
 		entries := []abi.GIDEntry{{GID: gid, Index: 1, Port: 1, Type: 2, IfIndex: 9}}
@@ -444,8 +447,10 @@ func (c *fakeConn) createQP(req abi.CreateQPReq) ctl.Message {
 	rsp.Bytes = rsp.RQOffset + rsp.RQEntries*rsp.RQStride
 	m, fd := c.share(int(rsp.Bytes))
 	mem := m.Bytes()
-	q := &fakeQP{handle: rsp.Handle, slot: rsp.Doorbell, mem: m, rsp: rsp, all: req.SignalAll != 0,
-		send: c.cqs[req.SendCQ]}
+	q := &fakeQP{
+		handle: rsp.Handle, slot: rsp.Doorbell, mem: m, rsp: rsp, all: req.SignalAll != 0,
+		send: c.cqs[req.SendCQ],
+	}
 	q.sq = ring.NewConsumer(mem[rsp.SQOffset:],
 		ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
 		ring.Word(mem, abi.OffSQProducer), ring.Word(mem, abi.OffSQConsumer))

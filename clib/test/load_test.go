@@ -92,8 +92,10 @@ func TestPrograms_Load_WithEverySymbolBound(t *testing.T) {
 	lib := needLibrary(t)
 	env := append(libraryEnv(lib, "/nonexistent"), "LD_BIND_NOW=1")
 	for _, c := range []struct{ program, arg, want string }{
-		{"ib_write_bw", "--version", "Version"}, {"ib_send_lat", "--version", "Version"},
-		{"ib_atomic_bw", "--help", "Usage"}, {"ibv_devices", "", "node GUID"},
+		{"ib_write_bw", "--version", "Version"},
+		{"ib_send_lat", "--version", "Version"},
+		{"ib_atomic_bw", "--help", "Usage"},
+		{"ibv_devices", "", "node GUID"},
 		{"rping", "", "rping"},
 	} {
 		t.Run(c.program, func(t *testing.T) {

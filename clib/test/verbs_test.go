@@ -62,8 +62,10 @@ func TestVerbs_PostAndBuild_WriteTheSame(t *testing.T) {
 	want := []abi.SendWQE{
 		{WRID: 1, Opcode: 3, Flags: 2 | 4, NumSGE: 2, ImmOrRKey: 0x44332211},
 		{WRID: 2, Opcode: 0, Flags: 1 | 2 | 8, InlineLen: 11, RemoteAddr: 0x3000, RKey: 50},
-		{WRID: 3, Opcode: 5, Flags: 2, NumSGE: 1, RemoteAddr: 0x4000, RKey: 80,
-			CompareAdd: 60, Swap: 70},
+		{
+			WRID: 3, Opcode: 5, Flags: 2, NumSGE: 1, RemoteAddr: 0x4000, RKey: 80,
+			CompareAdd: 60, Swap: 70,
+		},
 		{WRID: 4, Opcode: 2, Flags: 2, RemoteQPN: 90, RemoteQKey: 100},
 	}
 	sges := []abi.SGE{{Addr: 0x1000, Length: 10, LKey: 20}, {Addr: 0x2000, Length: 30, LKey: 40}}

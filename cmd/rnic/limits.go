@@ -3,9 +3,10 @@ package main
 import (
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
-	"golang.org/x/sys/unix"
 )
 
 // property is one line of what "rnic devinfo -v" says, under the name that ibv_devinfo uses.

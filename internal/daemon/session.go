@@ -139,6 +139,7 @@ func (s *session) answer(m *ctl.Message) bool {
 		return s.answerHello(m)
 	}
 	r, refusal := s.execute(m)
+	m.CloseFDs() // before the program goes on
 	return s.reply(m, r, refusal)
 }
 

@@ -10,8 +10,14 @@ func TestPSN_SerialArithmetic(t *testing.T) {
 		p, q PSN
 		sub  int32
 	}{
-		{0, 0, 0}, {1, 0, 1}, {0, 1, -1}, {0, 0xffffff, 1}, {0xffffff, 0, -1},
-		{0x7fffff, 0, 0x7fffff}, {0x800000, 0, -0x800000}, {5, 0xfffffe, 7},
+		{0, 0, 0},
+		{1, 0, 1},
+		{0, 1, -1},
+		{0, 0xffffff, 1},
+		{0xffffff, 0, -1},
+		{0x7fffff, 0, 0x7fffff},
+		{0x800000, 0, -0x800000},
+		{5, 0xfffffe, 7},
 	}
 	for _, r := range rows {
 		if got := r.p.Sub(r.q); got != r.sub {

@@ -26,8 +26,11 @@ func (w *World) mishap() {
 		on  bool
 		run func()
 	}{
-		{p.partitions && len(w.hosts) > 1, w.partition}, {p.clogs && len(w.hosts) > 1, w.clog},
-		{p.restarts, w.restart}, {p.deaths, w.killApp}, {p.deregs, w.deregisterSome},
+		{p.partitions && len(w.hosts) > 1, w.partition},
+		{p.clogs && len(w.hosts) > 1, w.clog},
+		{p.restarts, w.restart},
+		{p.deaths, w.killApp},
+		{p.deregs, w.deregisterSome},
 	} {
 		if m.on {
 			all = append(all, m.run)

@@ -133,9 +133,15 @@ func (p *plan) String() string {
 		on   bool
 		name string
 	}{
-		{p.isSlow, "slow applications"}, {p.bad > 0, "bad requests"}, {p.partitions, "partitions"},
-		{p.clogs, "clogs"}, {p.restarts, "NIC restarts"}, {p.deaths, "deaths"},
-		{p.deregs, "deregistrations"}, {p.cycles, "state cycles"}, {p.lostBells > 0, "late bells"},
+		{p.isSlow, "slow applications"},
+		{p.bad > 0, "bad requests"},
+		{p.partitions, "partitions"},
+		{p.clogs, "clogs"},
+		{p.restarts, "NIC restarts"},
+		{p.deaths, "deaths"},
+		{p.deregs, "deregistrations"},
+		{p.cycles, "state cycles"},
+		{p.lostBells > 0, "late bells"},
 	} {
 		if f.on {
 			s += ", " + f.name

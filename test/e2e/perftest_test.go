@@ -40,18 +40,28 @@ type perfTool struct {
 
 //tidy:table
 var perfTools = []perfTool{
-	{name: "ib_send_bw", transports: []string{"RC", "UC", "UD"}, bandwidth: true, inline: true,
-		events: true, defaultSize: 65536},
-	{name: "ib_send_lat", transports: []string{"RC", "UC", "UD"}, inline: true, events: true,
-		defaultSize: 2},
-	{name: "ib_write_bw", transports: []string{"RC", "UC"}, bandwidth: true, inline: true,
-		defaultSize: 65536},
+	{
+		name: "ib_send_bw", transports: []string{"RC", "UC", "UD"}, bandwidth: true, inline: true,
+		events: true, defaultSize: 65536,
+	},
+	{
+		name: "ib_send_lat", transports: []string{"RC", "UC", "UD"}, inline: true, events: true,
+		defaultSize: 2,
+	},
+	{
+		name: "ib_write_bw", transports: []string{"RC", "UC"}, bandwidth: true, inline: true,
+		defaultSize: 65536,
+	},
 	{name: "ib_write_lat", transports: []string{"RC", "UC"}, inline: true, defaultSize: 2},
-	{name: "ib_read_bw", transports: []string{"RC"}, bandwidth: true, events: true,
-		defaultSize: 65536},
+	{
+		name: "ib_read_bw", transports: []string{"RC"}, bandwidth: true, events: true,
+		defaultSize: 65536,
+	},
 	{name: "ib_read_lat", transports: []string{"RC"}, events: true, defaultSize: 2},
-	{name: "ib_atomic_bw", transports: []string{"RC"}, bandwidth: true, events: true, atomic: true,
-		defaultSize: 8},
+	{
+		name: "ib_atomic_bw", transports: []string{"RC"}, bandwidth: true, events: true, atomic: true,
+		defaultSize: 8,
+	},
 	{name: "ib_atomic_lat", transports: []string{"RC"}, events: true, atomic: true, defaultSize: 8},
 }
 

@@ -226,96 +226,134 @@ func withRETH(p *Packet, edit func(*ib.RETH)) *Packet {
 //
 //tidy:table
 var refusals = []refusal{
-	{name: "middle without first", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+	{
+		name: "middle without first", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
 		make: func(w *world) []*Packet {
 			return []*Packet{w.request(ib.RCSendMiddle, 100, mtuBytes(1024))}
-		}},
-	{name: "write inside send", want: nakInvalid, psn: 101, recv: rdma.WCRemInvReqErr,
+		},
+	},
+	{
+		name: "write inside send", want: nakInvalid, psn: 101, recv: rdma.WCRemInvReqErr,
 		noEvent: true, make: func(w *world) []*Packet {
 			return []*Packet{
 				w.request(ib.RCSendFirst, 100, mtuBytes(1024)),
 				w.writePacket(ib.RCWriteOnly, 101, 1, mtuBytes(1)),
 			}
-		}},
-	{name: "short first", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		},
+	},
+	{
+		name: "short first", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
 		make: func(w *world) []*Packet {
 			return []*Packet{w.request(ib.RCSendFirst, 100, mtuBytes(1000))}
-		}},
-	{name: "long only", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		},
+	},
+	{
+		name: "long only", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
 		make: func(w *world) []*Packet {
 			return []*Packet{w.request(ib.RCSendOnly, 100, mtuBytes(1028))}
-		}},
-	{name: "empty last", want: nakInvalid, psn: 101, recv: rdma.WCRemInvReqErr, noEvent: true,
+		},
+	},
+	{
+		name: "empty last", want: nakInvalid, psn: 101, recv: rdma.WCRemInvReqErr, noEvent: true,
 		make: func(w *world) []*Packet {
 			return []*Packet{
 				w.request(ib.RCSendFirst, 100, mtuBytes(1024)), w.request(ib.RCSendLast, 101, nil),
 			}
-		}},
-	{name: "write longer than its length", want: nakInvalid, psn: 101, event: rdma.EventQPReqErr,
+		},
+	},
+	{
+		name: "write longer than its length", want: nakInvalid, psn: 101, event: rdma.EventQPReqErr,
 		make: func(w *world) []*Packet {
 			return []*Packet{
 				w.writePacket(ib.RCWriteFirst, 100, 1025, mtuBytes(1024)),
 				w.writePacket(ib.RCWriteLast, 101, 0, mtuBytes(2)),
 			}
-		}},
-	{name: "write that ends before its last packet", want: nakInvalid, psn: 100,
+		},
+	},
+	{
+		name: "write that ends before its last packet", want: nakInvalid, psn: 100,
 		event: rdma.EventQPReqErr, make: func(w *world) []*Packet {
 			return []*Packet{w.writePacket(ib.RCWriteFirst, 100, 1024, mtuBytes(1024))}
-		}},
-	{name: "write shorter than its length", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		},
+	},
+	{
+		name: "write shorter than its length", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
 		make: func(w *world) []*Packet {
 			return []*Packet{w.writePacket(ib.RCWriteOnly, 100, 9, mtuBytes(8))}
-		}},
-	{name: "message over 2 GiB", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		},
+	},
+	{
+		name: "message over 2 GiB", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
 		make: func(w *world) []*Packet {
 			return []*Packet{w.writePacket(ib.RCWriteFirst, 100, 1<<31+1, mtuBytes(1024))}
-		}},
-	{name: "receive too short", want: nakInvalid, psn: 101, recv: rdma.WCLocLenErr, noEvent: true,
+		},
+	},
+	{
+		name: "receive too short", want: nakInvalid, psn: 101, recv: rdma.WCLocLenErr, noEvent: true,
 		make: func(w *world) []*Packet {
 			return []*Packet{
 				w.request(ib.RCSendFirst, 100, mtuBytes(1024)),
 				w.request(ib.RCSendLast, 101, mtuBytes(1000)),
 			}
-		}},
-	{name: "unknown rkey", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
+		},
+	},
+	{
+		name: "unknown rkey", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
 		make: func(w *world) []*Packet {
 			return []*Packet{withRETH(w.readRequestPacket(100, 0, 8), func(h *ib.RETH) { h.RKey++ })}
-		}},
-	{name: "out of bounds", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
+		},
+	},
+	{
+		name: "out of bounds", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
 		make: func(w *world) []*Packet {
 			return []*Packet{w.readRequestPacket(100, len(w.b.mem)-7, 8)}
-		}},
-	{name: "write out of bounds", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
+		},
+	},
+	{
+		name: "write out of bounds", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
 		make: func(w *world) []*Packet {
 			p := w.writePacket(ib.RCWriteOnly, 100, 8, mtuBytes(8))
 			return []*Packet{withRETH(p, func(h *ib.RETH) { h.VA = testBase - 1 })}
-		}},
-	{name: "QP without the right", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
+		},
+	},
+	{
+		name: "QP without the right", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
 		attr: func(a *Attr) { a.Access = rdma.AccessLocalWrite | rdma.AccessRemoteRead },
 		make: func(w *world) []*Packet {
 			return []*Packet{w.writePacket(ib.RCWriteOnly, 100, 8, mtuBytes(8))}
-		}},
-	{name: "unaligned atomic", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
-		make: func(w *world) []*Packet { return []*Packet{w.atomicPacket(100, testBase+4, 1)} }},
-	{name: "too many reads", want: nakInvalid, psn: 104, event: rdma.EventQPReqErr,
+		},
+	},
+	{
+		name: "unaligned atomic", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet { return []*Packet{w.atomicPacket(100, testBase+4, 1)} },
+	},
+	{
+		name: "too many reads", want: nakInvalid, psn: 104, event: rdma.EventQPReqErr,
 		make: func(w *world) []*Packet {
 			var out []*Packet
 			for psn := range rdma.PSN(5) {
 				out = append(out, w.readRequestPacket(100+psn, 0, 8))
 			}
 			return out
-		}},
-	{name: "reads not allowed", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		},
+	},
+	{
+		name: "reads not allowed", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
 		attr: func(a *Attr) { a.MaxDestRdAtomic = 0 },
-		make: func(w *world) []*Packet { return []*Packet{w.readRequestPacket(100, 0, 8)} }},
-	{name: "flush", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
-		make: func(w *world) []*Packet { return []*Packet{w.request(ib.RCFlush, 100, nil)} }},
-	{name: "invalidate of an ordinary region", want: nakAccess, psn: 100,
+		make: func(w *world) []*Packet { return []*Packet{w.readRequestPacket(100, 0, 8)} },
+	},
+	{
+		name: "flush", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
+		make: func(w *world) []*Packet { return []*Packet{w.request(ib.RCFlush, 100, nil)} },
+	},
+	{
+		name: "invalidate of an ordinary region", want: nakAccess, psn: 100,
 		recv: rdma.WCRemAccessErr, noEvent: true, make: func(w *world) []*Packet {
 			p := w.request(ib.RCSendOnlyInv, 100, mtuBytes(8))
 			p.Headers.Inv = ib.IETH(w.b.region.Key)
 			return []*Packet{p}
-		}},
+		},
+	},
 }
 
 // TestResponder_Refusals gives the responder one wrong packet each.
