@@ -120,10 +120,12 @@ func (b *bench) qp(req abi.CreateQPReq) *appQP {
 	b.granted(r)
 	m := shared.Bytes()
 	q := &appQP{b: b, rsp: rsp, mem: m}
-	q.sq = ring.NewProducer(m[rsp.SQOffset:], ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
+	q.sq = ring.NewProducer(m[rsp.SQOffset:],
+		ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
 		ring.Word(m, abi.OffSQProducer), ring.Word(m, abi.OffSQConsumer))
 	if rsp.RQEntries > 0 {
-		q.rq = ring.NewProducer(m[rsp.RQOffset:], ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
+		q.rq = ring.NewProducer(m[rsp.RQOffset:],
+			ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
 			ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
 	}
 	return q
@@ -138,7 +140,8 @@ func (b *bench) rc(cq *appCQ) *appQP {
 }
 
 func (q *appQP) modify(a abi.QPAttr, mask rdma.QPAttrMask) *rdma.Refusal {
-	_, r := q.b.c.ModifyQP(q.b.now, &abi.ModifyQPReq{Handle: q.rsp.Handle, Mask: uint32(mask), Attr: a})
+	req := abi.ModifyQPReq{Handle: q.rsp.Handle, Mask: uint32(mask), Attr: a}
+	_, r := q.b.c.ModifyQP(q.b.now, &req)
 	return r
 }
 

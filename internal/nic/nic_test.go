@@ -400,7 +400,8 @@ func TestPort_Changes_RaiseEvents(t *testing.T) {
 	}
 	p.Active, p.GIDs = true, p.GIDs[:1]
 	b.n.SetPort(0, p)
-	if got := types(); len(got) != 2 || got[0] != rdma.EventPortActive || got[1] != rdma.EventGIDChange {
+	if got := types(); len(got) != 2 || got[0] != rdma.EventPortActive ||
+		got[1] != rdma.EventGIDChange {
 		t.Errorf("up with another table: %v", got)
 	}
 }

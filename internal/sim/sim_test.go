@@ -1,45 +1,273 @@
 package sim
 
 import (
-	"os"
-	"strconv"
+	"errors"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/abi"
 )
 
-func TestHunt(t *testing.T) {
-	from, n := uint64(1), uint64(20)
-	if s := os.Getenv("SIM_FROM"); s != "" {
-		from, _ = strconv.ParseUint(s, 10, 64)
-	}
-	if s := os.Getenv("SIM_N"); s != "" {
-		n, _ = strconv.ParseUint(s, 10, 64)
-	}
+// regressionSeeds found faults of the product that are mended. Seeds find what they found only as
+// long as the plan that they draw stays the same, so that each fault has a test of its own too,
+// beside the code; here they are a wall of odd worlds.
+var regressionSeeds = []uint64{
+	3049, // 13 % loss and 14 % damage: a send queue came to no end
+}
+
+// Fixed seeds that every test run plays.
+const (
+	fixedSeeds     = 200
+	fixedSeedsRace = 16 // the race detector makes everything ten times slower
+)
+
+var fixed struct {
+	once    sync.Once
+	mu      sync.Mutex
+	reports []Report // guarded by mu
+}
+
+// playFixed plays the fixed seeds once per process, several at a time.
+func playFixed() []Report {
+	fixed.once.Do(func() {
+		n := uint64(fixedSeeds)
+		if isRace || testing.Short() {
+			n = fixedSeedsRace
+		}
+		var list []uint64
+		for seed := range n {
+			list = append(list, seed+1)
+		}
+		list = append(list, regressionSeeds...)
+		seeds := make(chan uint64)
+		var wg sync.WaitGroup
+		for range runtime.GOMAXPROCS(0) {
+			wg.Go(func() {
+				for seed := range seeds {
+					r, _ := Run(Config{Seed: seed})
+					fixed.mu.Lock()
+					fixed.reports = append(fixed.reports, r)
+					fixed.mu.Unlock()
+				}
+			})
+		}
+		for _, seed := range list {
+			seeds <- seed
+		}
+		close(seeds)
+		wg.Wait()
+	})
+	return fixed.reports
+}
+
+func TestRun_FixedSeeds_KeepEveryPromise(t *testing.T) {
 	var packets uint64
-	bad := 0
-	marks := map[string]uint64{}
-	var comps uint64
-	for seed := from; seed < from+n; seed++ {
-		cfg := Config{Seed: seed}
-		if os.Getenv("SIM_TRACE") != "" {
-			cfg.Trace = os.Stdout
-		}
-		r, err := Run(cfg)
+	for _, r := range playFixed() {
 		packets += r.Packets + r.Local
-		comps += r.Completions
-		for k, v := range r.Marks {
-			marks[k] += v
+		if len(r.Failures) > 0 {
+			tail := r.Tail[max(0, len(r.Tail)-30):]
+			t.Errorf("%s\nseed %d (%s):\n  %s\nreplay: %s", strings.Join(tail, "\n"), r.Seed, r.Plan,
+				strings.Join(r.Failures, "\n  "), Config{Seed: r.Seed}.Replay())
 		}
+	}
+	t.Logf("%d packets", packets)
+}
+
+// marks are the rare branches that the fixed seeds have to reach.
+//
+//tidy:table
+var marks = []string{
+	// Sequence numbers, losses and repetitions.
+	"request.psn_wrap", "request.again", "nak.PSN sequence error", "counter.local_ack_timeout_err",
+	"counter.completer_retry_err", "counter.duplicate_request", "counter.out_of_seq_request",
+	"icrc.refused", "wc.transport retry counter exceeded", "counter.ack_deferred",
+	// READs and atomics.
+	"read.again", "read.partial_retry", "atomic.duplicate",
+	// Receivers that are not ready.
+	"nak.not_ready", "ack.no_credits", "wc.RNR retry counter exceeded", "counter.out_of_buffer",
+	// Requests that are wrong.
+	"nak.invalid request", "nak.remote access error", "nak.remote operational error",
+	"bad.rkey", "bad.bounds", "bad.rights", "bad.read_rights", "bad.atomic_alignment",
+	"bad.atomic_rights", "bad.atomic_length", "bad.invalidate", "bad.opcode", "bad.read_on_uc",
+	"bad.lkey", "bad.local_bounds", "bad.read_into_readonly", "bad.too_many_entries",
+	"bad.too_long", "bad.qkey", "counter.bad_qkey",
+	"wc.local protection error", "wc.local length error", "wc.local QP operation error",
+	// States.
+	"sq.drained", "sqe.recovered", "cycle.error", "cycle.reset", "cycle.destroy", "post.in_error",
+	"wc.work request flushed",
+	// Events.
+	"cq.event", "event.SRQ limit reached", "event.last WQE reached", "event.QP access error",
+	"event.QP request error", "event.QP fatal", "event.communication established",
+	// The world.
+	"connected.RC", "connected.UC", "connected.UD", "doorbell.late", "congestion.notified",
+	"counter.rp_cnp_handled", "counter.no_such_qp", "mishap.partition", "mishap.clog",
+	"mishap.restart", "mishap.death", "mishap.dereg",
+}
+
+func TestRun_FixedSeeds_ReachRareBranches(t *testing.T) {
+	if isRace || testing.Short() {
+		t.Skip("few seeds are played with the race detector or -short; run without")
+	}
+	reached := map[string]uint64{}
+	for _, r := range playFixed() {
+		for name, n := range r.Marks {
+			reached[name] += n
+		}
+	}
+	for _, name := range marks {
+		if reached[name] == 0 {
+			t.Errorf("no seed reaches %q", name)
+		}
+	}
+	for _, name := range sortedKeys(reached) {
+		t.Logf("%9d %s", reached[name], name)
+	}
+}
+
+func TestRun_SameSeed_SameTrace(t *testing.T) {
+	seen := map[uint64]uint64{}
+	for seed := uint64(1); seed <= 6; seed++ {
+		a, err := Run(Config{Seed: seed})
 		if err != nil {
-			bad++
-			t.Errorf("seed %d (%s)\n   %s", seed, r.Plan, strings.Join(r.Failures[:min(3, len(r.Failures))], "\n   "))
-			if n == 1 {
-				t.Log(strings.Join(r.Tail, "\n"))
+			t.Fatal(err)
+		}
+		b, _ := Run(Config{Seed: seed})
+		if a.Hash != b.Hash || a.Packets != b.Packets || a.Elapsed != b.Elapsed {
+			t.Errorf("seed %d: traces %x and %x", seed, a.Hash, b.Hash)
+		}
+		if other, ok := seen[a.Hash]; ok {
+			t.Errorf("seeds %d and %d have one trace", seed, other)
+		}
+		seen[a.Hash] = seed
+	}
+}
+
+func TestRun_Choices_AreTaken(t *testing.T) {
+	cfg := Config{Seed: 3, Hosts: 3, Duration: 3 * time.Millisecond, Faults: FaultsHeavy}
+	r, err := Run(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(r.Plan, "3 hosts") || r.Requests == 0 {
+		t.Errorf("plan %q, %d requests", r.Plan, r.Requests)
+	}
+	if got := cfg.Replay(); got != "rnic sim --seed 3 --hosts 3 --duration 3ms --faults heavy" {
+		t.Errorf("replay %q", got)
+	}
+	for _, bad := range []Config{{Hosts: 17}, {Duration: -1}, {Faults: "terrible"}} {
+		if _, err := Run(bad); err == nil || errors.Is(err, ErrFailed) {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// TestRun_Sabotage_IsFound breaks the world behind the NICs' backs: a checker that stays silent
+// then proves nothing when it is silent otherwise.
+func TestRun_Sabotage_IsFound(t *testing.T) {
+	rows := []struct {
+		name string
+		harm func(w *World) bool // reports whether it could
+		want string
+	}{
+		{"a byte between two regions", func(w *World) bool {
+			w.apps[0].mem.Bytes[10]++
+			return true
+		}, "without a right"},
+		{"a byte of a window", func(w *World) bool {
+			e := w.someEnd()
+			if e == nil || e.near == nil {
+				return false
+			}
+			e.app.mem.Bytes[e.near.area.off] ^= 0x55
+			return true
+		}, "window"},
+		{"a completion is swallowed", func(w *World) bool {
+			for _, q := range w.apps[0].cqs {
+				if n, _ := q.ring.Pending(); n > 0 && q.mode == cqPolled {
+					q.ring.Release(1)
+					return true
+				}
+			}
+			return false
+		}, ""},
+		{"a completion comes twice", func(w *World) bool {
+			for _, q := range w.apps[0].cqs {
+				if n, _ := q.ring.Pending(); n > 1 {
+					copy(q.ring.Slot(1), q.ring.Slot(0))
+					return true
+				}
+			}
+			return false
+		}, ""},
+		{"a counter cell", func(w *World) bool {
+			a := w.apps[0]
+			put64(a.mem.Bytes[a.cells.off:], get64(a.mem.Bytes[a.cells.off:])+1<<40)
+			return true
+		}, "cell 0"},
+		{"a queue that is never given back", func(w *World) bool {
+			w.hosts[0].heap.live++
+			return true
+		}, "queues is left"},
+		{"an arm word is lost", func(w *World) bool {
+			for _, q := range w.apps[0].cqs {
+				if q.mode == cqAwaited && q.isArmed && !q.isAwake && q.arm.Load() == abi.ArmNext {
+					q.arm.Store(abi.ArmNone)
+					return true
+				}
+			}
+			return false
+		}, ""},
+	}
+	for _, r := range rows {
+		found, done := false, false
+		for seed := uint64(1); seed < 60 && !found; seed++ {
+			w := newWorld(Config{Seed: seed, Faults: FaultsNone})
+			var try func()
+			try = func() {
+				if !r.harm(w) && !w.isCalm {
+					w.at(w.now.Add(10*time.Microsecond), try)
+					return
+				}
+				done = true
+			}
+			w.at(w.now.Add(2*time.Millisecond), try)
+			w.runGuarded()
+			for _, f := range w.court.Failures() {
+				found = found || strings.Contains(f, r.want)
 			}
 		}
+		if !done || !found {
+			t.Errorf("%s: done %v, found %v", r.name, done, found)
+		}
 	}
-	t.Logf("%d packets, %d bad, %d completions", packets, bad, comps)
-	for _, k := range sortedKeys(marks) {
-		t.Logf("%8d %s", marks[k], k)
+}
+
+// someEnd returns an end of a reliable connection that is up.
+func (w *World) someEnd() *endpoint {
+	for _, p := range w.pairs {
+		if p.isUp && p.ends[0] != nil && !p.ends[0].isGone {
+			return p.ends[0]
+		}
+	}
+	return nil
+}
+
+func TestCalendar_SameInstant_KeepsOrder(t *testing.T) {
+	var c calendar
+	var got []int
+	for i := range 50 {
+		c.add(event{at: 5, run: func() { got = append(got, i) }})
+	}
+	c.add(event{at: 4, run: func() { got = append(got, -1) }})
+	for !c.isEmpty() {
+		c.next().run()
+	}
+	for i, v := range got {
+		if v != i-1 {
+			t.Fatalf("order %v", got)
+		}
 	}
 }
