@@ -95,7 +95,8 @@ func TestRun_SignalsAndStatus_AreTheProgramsOwn(t *testing.T) {
 			t.Errorf("%s: status %d, %q", script, out.status, out.stderr)
 		}
 	}
-	trap := m.run(t, "sh", "-c", `trap 'echo caught; exit 3' USR1; echo set; while :; do sleep 0.01; done`)
+	trap := m.run(t, "sh", "-c",
+		`trap 'echo caught; exit 3' USR1; echo set; while :; do sleep 0.01; done`)
 	until(t, "the trap is set", func() bool { return strings.Contains(trap.stdout.String(), "set") })
 	trap.signal(t, syscall.SIGUSR1)
 	if out := trap.end(t); out.status != 3 || !strings.Contains(out.stdout, "caught") {

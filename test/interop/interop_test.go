@@ -14,7 +14,7 @@ import (
 // table.
 const port = "18515"
 
-// patientTimeout is the local ACK timeout, 4.096 µs × 2^18 ≈ 1 s: an emulated processor may be slow.
+// patientTimeout is the local ACK timeout, 4.096 µs × 2^18 ≈ 1 s: an emulated processor is slow.
 const patientTimeout = "18"
 
 var listening = regexp.MustCompile(`: [0-9A-F]+:4853 [0-9A-F]+:0000 0A `)
