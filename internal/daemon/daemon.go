@@ -91,6 +91,19 @@ func Start(ctx context.Context, c Config) (*Daemon, error) {
 	return d, nil
 }
 
+// localSegmentBytes is the payload of a packet between QPs of this NIC. It is what one system call
+// moves between the NIC and a program's unmapped memory, so it is a good deal more than the
+// largest path MTU; and little enough that one QP does not hold the lane for long.
+const localSegmentBytes = 32 << 10
+
+// localSegment returns 0, for the path MTU, where packets between own QPs travel as datagrams.
+func (d *Daemon) localSegment() uint32 {
+	if d.profile.IsZero() {
+		return localSegmentBytes
+	}
+	return 0
+}
+
 // assemble makes the parts. The socket comes first, since of several starts only one may go on to
 // take the UDP port, and appears under its name at once: early clients wait in its backlog.
 func (d *Daemon) assemble() error {
@@ -105,7 +118,7 @@ func (d *Daemon) assemble() error {
 	_, _ = rand.Read(secret[:]) // it never fails
 	d.lane, err = newLane(nic.Config{
 		Name: d.cfg.Device, NodeGUID: guid, Version: d.cfg.Version,
-		Secret: binary.NativeEndian.Uint64(secret[:]),
+		Secret: binary.NativeEndian.Uint64(secret[:]), LocalSegment: d.localSegment(),
 	}, d.cfg.Spin)
 	if err != nil {
 		return err

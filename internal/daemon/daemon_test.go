@@ -2,11 +2,13 @@ package daemon_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/daemon"
@@ -214,4 +216,80 @@ func TestDaemon_SteadyState_DoesNotAllocate(t *testing.T) {
 			}
 		}
 	}
+}
+
+// E11: a program that arms, polls and then waits never misses a completion.
+func TestDaemon_ArmPollWait_E11_NoEventIsMissed(t *testing.T) {
+	d := startLocal(t)
+	a, b := pair(t, d, 4096, true)
+	for range 8 {
+		a.recv(1, 64, 64)
+		b.recv(1, 64, 64)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	const rounds = 3000
+	var group sync.WaitGroup
+	play := func(e *end, first bool) {
+		if first {
+			e.post(verbs.SendWR{Opcode: rdma.WRSend, SGE: e.mr.SGE(0, 8)})
+		}
+		var wcs [4]verbs.WC
+		for got := 0; got < rounds; {
+			n, err := e.cq.Poll(wcs[:])
+			if err == nil && n == 0 {
+				err = e.cq.Wait(ctx)
+			}
+			if err != nil {
+				t.Errorf("after %d messages: %v", got, err)
+				return
+			}
+			for _, wc := range wcs[:n] {
+				if err := wc.Err(); err != nil {
+					t.Error(err)
+					return
+				}
+				if wc.Opcode != rdma.WCOpRecv {
+					continue
+				}
+				got++
+				e.recv(1, 64, 64)
+				if first && got == rounds {
+					return
+				}
+				e.post(verbs.SendWR{Opcode: rdma.WRSend, SGE: e.mr.SGE(0, 8)})
+			}
+		}
+	}
+	group.Go(func() { play(a, true) })
+	group.Go(func() { play(b, false) })
+	group.Wait()
+}
+
+// Programs come and go at the same time, each with traffic of its own.
+func TestDaemon_ManyProgramsAtOnce_EachUndisturbed(t *testing.T) {
+	d := startLocal(t)
+	var group sync.WaitGroup
+	for i := range 12 {
+		group.Go(func() {
+			for range 4 {
+				c1, err1 := verbs.Open(t.Context(), "", verbs.WithConnector(connector{d}))
+				c2, err2 := verbs.Open(t.Context(), "", verbs.WithConnector(connector{d}))
+				if err := errors.Join(err1, err2); err != nil {
+					t.Error(err)
+					return
+				}
+				a := newEnd(t, c1, rdma.QPTypeRC, 10000+i, i%2 == 0)
+				b := newEnd(t, c2, rdma.QPTypeRC, 10000+i, i%3 == 0)
+				connect(t, a, b)
+				exchange(t, a, b)
+				_, _ = c1.Close(), c2.Close()
+			}
+		})
+	}
+	group.Wait()
+	eventually(t, "all gone", func() bool {
+		s, _ := d.Status()
+		return s.Connections == 0
+	})
 }
