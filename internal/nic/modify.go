@@ -88,7 +88,10 @@ func (q *qp) apply(attr *ibt.Attr, a *abi.QPAttr, mask rdma.QPAttrMask) *rdma.Re
 		if r != nil {
 			return r
 		}
-		attr.AV = addr
+		attr.AV, attr.Segment = addr, 0
+		if q.nic.IsLocal(addr.DGID) {
+			attr.Segment = q.nic.cfg.LocalSegment
+		}
 	}
 	if mask&rdma.QPAttrPathMTU != 0 {
 		return q.checkMTU(attr)

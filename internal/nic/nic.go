@@ -15,6 +15,9 @@ type Config struct {
 	// Secret decides keys, first QPN and jitter; the same secret and calls repeat exactly.
 	Secret uint64
 	Memory Allocator
+	// LocalSegment is the payload in bytes of a full packet between connected QPs of this NIC,
+	// whatever path MTU they ask for; 0 keeps to the path MTU (ADR 0011).
+	LocalSegment uint32
 }
 
 // NIC is one adapter with its objects. Its methods, and those of its contexts, are for one thread.

@@ -93,8 +93,11 @@ type Config struct {
 
 // Attr are the attributes that modify sets. The NIC has validated them.
 type Attr struct {
-	AV              Address  // RC and UC: the path
-	PathMTU         rdma.MTU // UD: the port's
+	AV      Address  // RC and UC: the path
+	PathMTU rdma.MTU // UD: the port's
+	// Segment is the payload of a full packet in bytes where PathMTU does not say it: between QPs
+	// of one NIC no link limits it. 0 stands for PathMTU. Set with the AV; never for UD.
+	Segment         uint32
 	PKey            rdma.PKey
 	PKeyIndex       uint16
 	QKey            rdma.QKey

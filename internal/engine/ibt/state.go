@@ -24,7 +24,7 @@ func (q *QP) Modify(now clock.Time, a *Attr, mask rdma.QPAttrMask, to rdma.QPSta
 func (q *QP) setAttr(a *Attr, mask rdma.QPAttrMask) {
 	has := func(m rdma.QPAttrMask) bool { return mask&m != 0 }
 	if has(rdma.QPAttrAV) {
-		q.attr.AV = a.AV
+		q.attr.AV, q.attr.Segment = a.AV, a.Segment
 	}
 	if has(rdma.QPAttrPathMTU) {
 		q.attr.PathMTU = a.PathMTU
@@ -56,7 +56,10 @@ func (q *QP) setAttr(a *Attr, mask rdma.QPAttrMask) {
 	q.setRetryAttr(a, mask)
 	q.setPSNAttr(a, mask)
 	q.mtu = uint32(q.attr.PathMTU.Bytes())
-	if q.mtu == 0 {
+	switch {
+	case q.attr.Segment != 0:
+		q.mtu = q.attr.Segment
+	case q.mtu == 0:
 		q.mtu = uint32(mtuUnset.Bytes())
 	}
 }
