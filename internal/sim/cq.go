@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 )
 
@@ -30,6 +32,9 @@ type cq struct {
 	load   int // completions that can be due at once
 	// isArmed: an event may come. isAwake: one has come and is not answered yet.
 	isArmed, isAwake bool
+	armedAt          clock.Time
+	// solicited counts the completions taken since then that may wake a solicited sleeper.
+	solicited int
 }
 
 func (a *app) newCQ() *cq {
@@ -85,6 +90,9 @@ func (q *cq) poll(n int) int {
 		var c abi.CQE
 		abi.DecodeCQE(q.ring.Slot(0), &c)
 		q.ring.Release(1)
+		if rdma.WCStatus(c.Status) != rdma.WCSuccess {
+			q.noteSolicited(&c)
+		}
 		q.app.complete(q, &c)
 	}
 	return n
@@ -105,7 +113,7 @@ func (q *cq) pollAll() int {
 // the event (case E11).
 func (q *cq) sleep() {
 	w := q.app.world
-	q.isArmed = true
+	q.isArmed, q.armedAt, q.solicited = true, w.now, 0
 	if q.mode == cqSolicited {
 		q.arm.Store(abi.ArmSolicited)
 	} else {
@@ -127,7 +135,34 @@ func (q *cq) wake() {
 	w.mark("cq.event")
 	q.isArmed = false
 	q.isAwake = true
-	q.app.after(w.delay(0, w.plan.pause), q.sleep)
+	q.app.after(w.delay(0, w.plan.pause), func() {
+		if q.mode == cqSolicited || w.chance(0.5) {
+			q.pollAll()
+		}
+		if q.mode == cqSolicited && q.solicited == 0 {
+			w.court.Failf("%s: CQ %d had an event, yet no completion in it is solicited",
+				q.app.name, q.handle)
+		}
+		q.sleep()
+	})
+}
+
+// eventTime is how long an event may be on its way from the NIC to the application.
+const eventTime = 5 * time.Millisecond
+
+// noteSolicited takes a completion for which an event is due when the queue is armed in the
+// solicited way.
+func (q *cq) noteSolicited(c *abi.CQE) {
+	w := q.app.world
+	at := clock.Time(c.Timestamp)
+	if at < q.armedAt {
+		return
+	}
+	q.solicited++
+	if q.mode == cqSolicited && q.isArmed && at > q.armedAt && w.now.Sub(at) > eventTime {
+		w.court.Failf("%s: a solicited completion in CQ %d and no event for %v",
+			q.app.name, q.handle, w.now.Sub(at))
+	}
 }
 
 // judgeSleep finds a lost wakeup: completions wait, and nothing will tell.

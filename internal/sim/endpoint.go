@@ -187,6 +187,7 @@ func (e *endpoint) fill() {
 		if r == nil {
 			return
 		}
+		r.isBad = e.blunders()
 		r.enqueue(e.rq)
 		e.received.Post(r.id)
 		e.postedAt = w.now
@@ -194,6 +195,19 @@ func (e *endpoint) fill() {
 			e.app.ringBell(e.slot)
 		}
 	}
+}
+
+// blunders decides whether the next receive is a bad one, and tolerates what that does.
+func (e *endpoint) blunders() bool {
+	w := e.app.world
+	if e.pair == nil || !e.isOpen || e.pair.isSpoiled || e.peer.isGone || w.isCalm ||
+		!w.chance(w.plan.bad/4) {
+		return false
+	}
+	w.mark("bad.receive")
+	e.pair.spoil()
+	e.peer.may(rdma.WCRemOpErr)
+	return true
 }
 
 // streamFrom returns the stream that a completed receive belongs to.

@@ -19,6 +19,7 @@ type link struct {
 	decider  *faulty.Decider
 	downTill clock.Time // a partition ends here
 	marks    float64    // chance of a congestion mark
+	last     clock.Time // latest arrival of a packet in order, whatever profile it came by
 }
 
 // flight is a packet on the wire, in bytes.
@@ -76,10 +77,14 @@ func (l *link) carry(p *ibt.Packet) {
 		w.trace.packet(w.now, "lost", f)
 		w.freeFlight(f)
 		return
-	case v.Duplicate:
+	case !v.Reordered:
+		v.At = max(v.At, l.last)
+		l.last = v.At
+	}
+	if v.Duplicate {
 		d := w.newFlight(p)
 		d.from, d.to = l.from, l.to
-		w.fly(d, v.DuplicateAt, "doubled")
+		w.fly(d, max(v.DuplicateAt, v.At), "doubled")
 	}
 	if l.marks > 0 && f.path.ECN() != 0 && l.random.Float64() < l.marks {
 		f.path.TrafficClass |= roce.ECNCongestionExperienced

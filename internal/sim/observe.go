@@ -24,6 +24,8 @@ type flow struct {
 	readSize uint32
 	hasRead  bool
 	atomics  map[rdma.PSN]bool
+	// answered are the PSNs that only data answer: those of READs and atomics.
+	answered map[rdma.PSN]bool
 }
 
 func (w *World) mark(name string) { w.marks[name]++ }
@@ -38,7 +40,7 @@ func (o *observer) flow(h *host, q rdma.QPN) *flow {
 	key := uint64(h.index)<<32 | uint64(q)
 	f := o.flows[key]
 	if f == nil {
-		f = &flow{atomics: map[rdma.PSN]bool{}}
+		f = &flow{atomics: map[rdma.PSN]bool{}, answered: map[rdma.PSN]bool{}}
 		o.flows[key] = f
 	}
 	return f
@@ -52,6 +54,7 @@ func (o *observer) sent(f *flight) {
 		return
 	}
 	if !h.BTH.Opcode.IsRequest() {
+		o.judgeAcknowledge(f)
 		return
 	}
 	x := o.flow(f.to, h.BTH.DestQPN)
@@ -63,6 +66,7 @@ func (o *observer) sent(f *flight) {
 		o.world.mark("request.again")
 	}
 	x.psn, x.isUsed = psn, true
+	x.noteAnswered(h, uint32(o.world.plan.mtu.Bytes()))
 	if !h.BTH.Opcode.IsReadRequest() {
 		return
 	}
@@ -74,6 +78,41 @@ func (o *observer) sent(f *flight) {
 		return
 	}
 	x.read, x.readSize, x.hasRead = psn, h.RETH.Length, true
+}
+
+// noteAnswered remembers how the peer has to answer.
+func (x *flow) noteAnswered(h *ib.Headers, mtu uint32) {
+	psn, n := h.BTH.PSN, uint32(1)
+	isData := h.BTH.Opcode.IsAtomic() || h.BTH.Opcode.IsReadRequest()
+	if h.BTH.Opcode.IsReadRequest() {
+		n = max(1, (h.RETH.Length+mtu-1)/mtu)
+	}
+	for i := range n {
+		if isData {
+			x.answered[psn.Add(i)] = true
+		} else {
+			delete(x.answered, psn.Add(i))
+		}
+	}
+}
+
+// judgeAcknowledge finds a plain ACK with the PSN of a READ or an atomic, which would say that
+// data were sent that were not (case T05).
+func (o *observer) judgeAcknowledge(f *flight) {
+	h := &o.headers
+	if h.BTH.Opcode != ib.RCAcknowledge || h.AETH.Syndrome.Kind() != ib.SyndromeACK {
+		return
+	}
+	for _, a := range f.to.apps {
+		e := a.endpointOf(uint32(h.BTH.DestQPN))
+		if e == nil || e.peer == nil || e.peer.isGone {
+			continue
+		}
+		if o.flow(f.from, rdma.QPN(e.peer.qpn)).answered[h.BTH.PSN] {
+			o.world.court.Failf("%s: an ACK carries PSN %v, which a READ or atomic has",
+				e.peer.name, h.BTH.PSN)
+		}
+	}
 }
 
 // arrived looks at a packet that a NIC is about to get.

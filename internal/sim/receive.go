@@ -20,6 +20,7 @@ type receive struct {
 	pieces []piece
 	claims []*check.Claim
 	total  int
+	isBad  bool // its buffers are named by keys that nobody has
 }
 
 // newReceive makes a receive of total bytes; nil where there is no memory for it now.
@@ -42,6 +43,9 @@ func (r *receive) enqueue(rq *ring.Producer) {
 	list := sges(r.pieces)
 	abi.EncodeRecvWQE(slot, &abi.RecvWQE{WRID: r.id, NumSGE: uint32(len(list))})
 	for i := range list {
+		if r.isBad {
+			list[i].LKey ^= 0x00a5a500
+		}
 		abi.EncodeSGE(slot[abi.RecvWQEBytes:], i, &list[i])
 	}
 	rq.Push()
@@ -86,12 +90,14 @@ func (r *receive) complete(q *cq, c *abi.CQE) {
 		e.judgeRefusal(rdma.WCStatus(c.Status))
 		r.drop()
 	default:
-		r.land(e, c)
+		if m := r.land(e, c); m != nil && m.Solicited {
+			q.noteSolicited(c)
+		}
 	}
 }
 
-// land compares what arrived with what was sent.
-func (r *receive) land(e *endpoint, c *abi.CQE) {
+// land compares what arrived with what was sent, and returns the message that it was.
+func (r *receive) land(e *endpoint, c *abi.CQE) *check.Message {
 	a := r.app
 	head := 0
 	if e.kind == rdma.QPTypeUD {
@@ -99,7 +105,7 @@ func (r *receive) land(e *endpoint, c *abi.CQE) {
 		if rdma.WCFlags(c.WCFlags)&rdma.WCGRH == 0 || int(c.ByteLen) < head {
 			a.world.court.Failf("%s: a datagram without a GRH", e.name)
 			r.drop()
-			return
+			return nil
 		}
 		c.ByteLen -= uint32(head)
 	}
@@ -107,7 +113,7 @@ func (r *receive) land(e *endpoint, c *abi.CQE) {
 	if stream == nil {
 		a.world.court.Failf("%s: a message from QP %#x, which sent none", e.name, c.SrcQP)
 		r.drop()
-		return
+		return nil
 	}
 	filled := 0
 	var payload []byte
@@ -115,13 +121,14 @@ func (r *receive) land(e *endpoint, c *abi.CQE) {
 		filled = head + int(c.ByteLen)
 		payload = a.gather(r.pieces, head, int(c.ByteLen))
 	}
-	stream.Receive(c, payload)
+	m := stream.Receive(c, payload)
 	e.landed++
 	if e.kind == rdma.QPTypeUC {
 		// An earlier message that was cut short may have left bytes.
 		filled = r.total
 	}
 	r.settle(e, filled)
+	return m
 }
 
 // settle takes the first filled bytes as they are; the rest must not have changed.

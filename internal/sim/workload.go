@@ -47,7 +47,7 @@ func (e *endpoint) work() {
 	if e.kind != rdma.QPTypeRC {
 		idle = 0.9
 	}
-	if e.pair != nil && !e.pair.isUp || w.requests >= w.plan.quota || w.chance(idle) {
+	if e.pair != nil && e.peer.isGone || w.requests >= w.plan.quota || w.chance(idle) {
 		return
 	}
 	posted := false
@@ -190,6 +190,7 @@ func (e *endpoint) submitMessage(r *request, m *check.Message) bool {
 	w := e.app.world
 	if w.chance(0.3) {
 		r.wqe.Flags |= uint8(rdma.SendSolicited)
+		m.Solicited = true
 	}
 	out, done := e.out, r.entry.Done
 	r.entry.Done = func(status rdma.WCStatus) {

@@ -9,7 +9,6 @@ type Counter struct {
 	start    uint64
 	posted   uint64
 	finished uint64
-	failed   uint64
 	seen     map[uint64]bool
 	lastOf   map[uint32]uint64 // by queue pair number
 }
@@ -40,9 +39,6 @@ func (c *Counter) Succeed(qpn uint32, before uint64) {
 	}
 	c.seen[v], c.lastOf[qpn] = true, v
 }
-
-// Fail records an outcome that is unknown: it may have counted or not.
-func (c *Counter) Fail() { c.failed++ }
 
 // Final judges the value that the cell has in the end.
 func (c *Counter) Final(value uint64) {

@@ -12,6 +12,8 @@ type Message struct {
 	HasImm  bool
 	Imm     uint32 // as in the completion
 	IsWrite bool
+	// Solicited says that the receive wakes an application that asked for solicited events only.
+	Solicited bool
 	// Must is empty for a message that fits. Else its receive fails, with one of these.
 	Must StatusSet
 	// Landed is called for a WRITE when its receive completes; may be nil.
