@@ -187,3 +187,49 @@ func TestLane_EmptyTurn_DoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestBudget_UsedUp_RefusesUntilGivenBack(t *testing.T) {
+	b := &budget{mapsMax: 2, bytesMax: 100}
+	for _, step := range []struct {
+		bytes int64
+		ok    bool
+	}{{101, false}, {60, true}, {41, false}, {1 << 62, false}, {40, true}, {0, false}} {
+		if err := b.take(step.bytes); (err == nil) != step.ok {
+			t.Errorf("take %d: %v", step.bytes, err)
+		}
+	}
+	b.give(40)
+	if err := b.take(40); err != nil {
+		t.Errorf("after giving back: %v", err)
+	}
+	if got := newBudget(); got.mapsMax <= 0 || got.mapsMax > 1<<40 {
+		t.Errorf("mappings allowed: %d", got.mapsMax)
+	}
+}
+
+// A sparse memfd as large as the address space must not use it up; it is served as process memory.
+func TestForeignMaps_SparseGiant_IsNotMapped(t *testing.T) {
+	l := newTestLane(t)
+	maps := newForeignMaps(l.budget)
+	fd, err := unix.MemfdCreate("rnic-test", unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.Ftruncate(fd, 1<<46); err != nil {
+		t.Skip(err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK); err != nil {
+		t.Fatal(err)
+	}
+	file, err := shm.CheckForeign(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if maps.get(&file, true) != nil {
+		t.Error("mapped 64 TiB")
+	}
+	if n := l.budget.maps.Load() + l.budget.bytes.Load(); n != 0 {
+		t.Errorf("%d left reserved", n)
+	}
+}

@@ -43,6 +43,7 @@ const (
 type lane struct {
 	nic      *nic.NIC
 	memory   *queueAllocator
+	budget   *budget // any thread
 	gids     gidTable
 	sessions map[*session]struct{}
 
@@ -99,7 +100,7 @@ func newLane(cfg nic.Config, spin time.Duration) (*lane, error) {
 	}
 	l.out[0].init()
 	l.out[1].init()
-	l.memory = &queueAllocator{lane: l}
+	l.memory, l.budget = &queueAllocator{lane: l}, newBudget()
 	cfg.Memory = l.memory
 	l.nic = nic.New(cfg)
 	var err error

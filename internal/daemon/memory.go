@@ -29,8 +29,12 @@ type queueMemory struct {
 
 // Alloc implements nic.Allocator.
 func (a *queueAllocator) Alloc(bytes int) (nic.Shared, error) {
+	if err := a.lane.budget.take(int64(bytes)); err != nil {
+		return nil, err
+	}
 	m, err := shm.Create("rnic-queue", bytes)
 	if err != nil {
+		a.lane.budget.give(int64(bytes))
 		return nil, err
 	}
 	q := &queueMemory{Memory: m, allocator: a, owner: a.owner}
@@ -45,6 +49,7 @@ func (q *queueMemory) Release() {
 	if q.owner != nil {
 		delete(q.owner.queues, q)
 	}
+	q.allocator.lane.budget.give(int64(len(q.Bytes())))
 	q.allocator.garbage = append(q.allocator.garbage, q.Memory)
 }
 
@@ -60,10 +65,18 @@ type foreignKey struct {
 	writable bool
 }
 
-// foreignMaps are the mappings of one session. Its goroutine only, except ranges.
+// foreignMaps are the mappings of one session.
 type foreignMaps struct {
-	byKey map[foreignKey]*foreignMap
-	byMR  map[uint32][]*foreignMap
+	budget *budget
+	bytes  int64
+	byKey  map[foreignKey]*foreignMap
+	byMR   map[uint32][]*foreignMap
+}
+
+func newForeignMaps(b *budget) foreignMaps {
+	return foreignMaps{
+		budget: b, byKey: map[foreignKey]*foreignMap{}, byMR: map[uint32][]*foreignMap{},
+	}
 }
 
 // get returns the mapping of a checked memfd with one more user, or nil where there can be none.
@@ -75,13 +88,17 @@ func (f *foreignMaps) get(file *shm.Foreign, writable bool) *foreignMap {
 		return m
 	}
 	// A memfd that has grown is mapped anew; regions in the old mapping keep it.
-	if len(f.byKey) >= foreignMapsMax {
+	bytes := int64(file.Size)
+	if len(f.byKey) >= foreignMapsMax || bytes > sessionBytesMax-f.bytes ||
+		f.budget.take(bytes) != nil {
 		return nil
 	}
 	mapped, err := file.Map(writable)
 	if err != nil {
+		f.budget.give(bytes)
 		return nil
 	}
+	f.bytes += bytes
 	m = &foreignMap{Memory: mapped, key: key, users: 1}
 	f.byKey[key] = m
 	return m
@@ -97,6 +114,8 @@ func (f *foreignMaps) put(maps []*foreignMap) {
 		if f.byKey[m.key] == m {
 			delete(f.byKey, m.key)
 		}
+		f.bytes -= int64(len(m.Bytes()))
+		f.budget.give(int64(len(m.Bytes())))
 		m.Release()
 	}
 }

@@ -340,3 +340,36 @@ func TestDaemon_ContextCancelled_Ends(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Link-local addresses mean something on one link only; the GID's interface says which.
+func TestDaemon_LinkLocalGIDs_Work(t *testing.T) {
+	na, nb := netnstest.Pair(t, 1500)
+	a := newEnd(t, open(t, startIn(t, na, daemon.Config{Embedded: true})), rdma.QPTypeRC, 5000, true)
+	b := newEnd(t, open(t, startIn(t, nb, daemon.Config{Embedded: true})), rdma.QPTypeRC, 5000, true)
+	find := func(e *end) (found verbs.GIDEntry, ok bool) {
+		gids, err := e.ctx.GIDs()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range gids {
+			if g.GID.Addr().IsLinkLocalUnicast() {
+				return g, true
+			}
+		}
+		return found, false
+	}
+	// Duplicate address detection takes a second or two.
+	eventually(t, "link-local GIDs on both sides", func() bool {
+		_, okA := find(a)
+		_, okB := find(b)
+		return okA && okB
+	})
+	ga, _ := find(a)
+	gb, _ := find(b)
+	toA, err1 := a.qp.EndpointOn(ga)
+	toB, err2 := b.qp.EndpointOn(gb)
+	if err := errors.Join(err1, err2, a.qp.ConnectTo(toB), b.qp.ConnectTo(toA)); err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, a, b)
+}

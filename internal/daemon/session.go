@@ -63,9 +63,7 @@ func newSession(d *Daemon, conn *ctl.Conn) (*session, error) {
 	}
 	s := &session{
 		daemon: d, conn: conn, peer: peer, pidfd: -1, kick: -1,
-		maps: foreignMaps{
-			byKey: map[foreignKey]*foreignMap{}, byMR: map[uint32][]*foreignMap{},
-		},
+		maps:     newForeignMaps(d.lane.budget),
 		channels: map[uint32]*outbox{}, queues: map[*queueMemory]struct{}{},
 		mapped: map[uint32][]mem.Segment{},
 	}
