@@ -13,6 +13,10 @@
 // lane execute the rest, and writes the reply; so no application can make the lane wait. One
 // goroutine accepts connections, one watches addresses, one writes the log.
 //
+// The lane raises its priority where it may (root, RLIMIT_NICE), looks for work a few microseconds
+// after the last it found while it offers its processor to others, and then sleeps in epoll: an
+// idle NIC costs nothing.
+//
 // A connection, its context and its process live and die together: when the connection is closed
 // or the process that opened it ends (a forked child may still hold the socket), everything that
 // was made through it vanishes.
