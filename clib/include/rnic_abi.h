@@ -67,6 +67,29 @@
 #define RNIC_OP_QUERY_SRQ 0x18u
 #define RNIC_OP_DESTROY_SRQ 0x19u
 #define RNIC_OP_STATUS 0x40u
+#define RNIC_OP_OPEN_CM 0x20u
+#define RNIC_OP_CREATE_EVENT_CHANNEL 0x21u
+#define RNIC_OP_DESTROY_EVENT_CHANNEL 0x22u
+#define RNIC_OP_CREATE_ID 0x23u
+#define RNIC_OP_DESTROY_ID 0x24u
+#define RNIC_OP_BIND_ADDR 0x25u
+#define RNIC_OP_RESOLVE_ADDR 0x26u
+#define RNIC_OP_RESOLVE_ROUTE 0x27u
+#define RNIC_OP_QUERY_ID 0x28u
+#define RNIC_OP_LISTEN 0x29u
+#define RNIC_OP_CONNECT 0x2au
+#define RNIC_OP_ACCEPT 0x2bu
+#define RNIC_OP_REJECT 0x2cu
+#define RNIC_OP_DISCONNECT 0x2du
+#define RNIC_OP_ESTABLISH 0x2eu
+#define RNIC_OP_NOTIFY 0x2fu
+#define RNIC_OP_INIT_QP_ATTR 0x30u
+#define RNIC_OP_SET_OPTION 0x31u
+#define RNIC_OP_MIGRATE_ID 0x32u
+#define RNIC_OP_JOIN_MULTICAST 0x33u
+#define RNIC_OP_LEAVE_MULTICAST 0x34u
+#define RNIC_OP_ATTACH_MULTICAST 0x35u
+#define RNIC_OP_DETACH_MULTICAST 0x36u
 #define RNIC_OP_SHUTDOWN 0x41u
 
 /* Vendor errors of completions. */
@@ -739,5 +762,213 @@ struct rnic_status_rsp {
 static_assert(sizeof(struct rnic_status_rsp) == 8, "rnic_status_rsp");
 static_assert(offsetof(struct rnic_status_rsp, bytes) == 0, "rnic_status_rsp.bytes");
 static_assert(offsetof(struct rnic_status_rsp, reserved) == 4, "rnic_status_rsp.reserved");
+
+struct rnic_cm_addr {
+	uint16_t family;
+	uint16_t port;
+	uint32_t scope;
+	uint32_t flow_info;
+	uint32_t reserved;
+	uint8_t addr[16];
+};
+static_assert(sizeof(struct rnic_cm_addr) == 32, "rnic_cm_addr");
+static_assert(offsetof(struct rnic_cm_addr, family) == 0, "rnic_cm_addr.family");
+static_assert(offsetof(struct rnic_cm_addr, port) == 2, "rnic_cm_addr.port");
+static_assert(offsetof(struct rnic_cm_addr, scope) == 4, "rnic_cm_addr.scope");
+static_assert(offsetof(struct rnic_cm_addr, flow_info) == 8, "rnic_cm_addr.flow_info");
+static_assert(offsetof(struct rnic_cm_addr, reserved) == 12, "rnic_cm_addr.reserved");
+static_assert(offsetof(struct rnic_cm_addr, addr) == 16, "rnic_cm_addr.addr");
+
+struct rnic_create_id_req {
+	uint32_t channel;
+	uint32_t port_space;
+	uint32_t qp_type;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_create_id_req) == 16, "rnic_create_id_req");
+static_assert(offsetof(struct rnic_create_id_req, channel) == 0, "rnic_create_id_req.channel");
+static_assert(offsetof(struct rnic_create_id_req, port_space) == 4, "rnic_create_id_req.port_space");
+static_assert(offsetof(struct rnic_create_id_req, qp_type) == 8, "rnic_create_id_req.qp_type");
+static_assert(offsetof(struct rnic_create_id_req, reserved) == 12, "rnic_create_id_req.reserved");
+
+struct rnic_cm_addr_req {
+	uint32_t id;
+	uint32_t timeout_ms;
+	struct rnic_cm_addr src;
+	struct rnic_cm_addr dst;
+};
+static_assert(sizeof(struct rnic_cm_addr_req) == 72, "rnic_cm_addr_req");
+static_assert(offsetof(struct rnic_cm_addr_req, id) == 0, "rnic_cm_addr_req.id");
+static_assert(offsetof(struct rnic_cm_addr_req, timeout_ms) == 4, "rnic_cm_addr_req.timeout_ms");
+static_assert(offsetof(struct rnic_cm_addr_req, src) == 8, "rnic_cm_addr_req.src");
+static_assert(offsetof(struct rnic_cm_addr_req, dst) == 40, "rnic_cm_addr_req.dst");
+
+struct rnic_cm_route {
+	uint8_t device[64];
+	struct rnic_cm_addr src;
+	struct rnic_cm_addr dst;
+	uint8_t sgid[16];
+	uint8_t dgid[16];
+	uint32_t sgid_index;
+	uint32_t port;
+	uint32_t path_mtu;
+	uint32_t pkey;
+	uint32_t flow_label;
+	uint32_t traffic_class;
+	uint32_t hop_limit;
+	uint32_t sl;
+	uint32_t packet_life;
+	uint32_t has_route;
+};
+static_assert(sizeof(struct rnic_cm_route) == 200, "rnic_cm_route");
+static_assert(offsetof(struct rnic_cm_route, device) == 0, "rnic_cm_route.device");
+static_assert(offsetof(struct rnic_cm_route, src) == 64, "rnic_cm_route.src");
+static_assert(offsetof(struct rnic_cm_route, dst) == 96, "rnic_cm_route.dst");
+static_assert(offsetof(struct rnic_cm_route, sgid) == 128, "rnic_cm_route.sgid");
+static_assert(offsetof(struct rnic_cm_route, dgid) == 144, "rnic_cm_route.dgid");
+static_assert(offsetof(struct rnic_cm_route, sgid_index) == 160, "rnic_cm_route.sgid_index");
+static_assert(offsetof(struct rnic_cm_route, port) == 164, "rnic_cm_route.port");
+static_assert(offsetof(struct rnic_cm_route, path_mtu) == 168, "rnic_cm_route.path_mtu");
+static_assert(offsetof(struct rnic_cm_route, pkey) == 172, "rnic_cm_route.pkey");
+static_assert(offsetof(struct rnic_cm_route, flow_label) == 176, "rnic_cm_route.flow_label");
+static_assert(offsetof(struct rnic_cm_route, traffic_class) == 180, "rnic_cm_route.traffic_class");
+static_assert(offsetof(struct rnic_cm_route, hop_limit) == 184, "rnic_cm_route.hop_limit");
+static_assert(offsetof(struct rnic_cm_route, sl) == 188, "rnic_cm_route.sl");
+static_assert(offsetof(struct rnic_cm_route, packet_life) == 192, "rnic_cm_route.packet_life");
+static_assert(offsetof(struct rnic_cm_route, has_route) == 196, "rnic_cm_route.has_route");
+
+struct rnic_cm_listen_req {
+	uint32_t id;
+	uint32_t backlog;
+};
+static_assert(sizeof(struct rnic_cm_listen_req) == 8, "rnic_cm_listen_req");
+static_assert(offsetof(struct rnic_cm_listen_req, id) == 0, "rnic_cm_listen_req.id");
+static_assert(offsetof(struct rnic_cm_listen_req, backlog) == 4, "rnic_cm_listen_req.backlog");
+
+struct rnic_cm_param {
+	uint8_t private_data[256];
+	uint8_t private_data_len;
+	uint8_t responder_resources;
+	uint8_t initiator_depth;
+	uint8_t flow_control;
+	uint8_t retry_count;
+	uint8_t rnr_retry_count;
+	uint8_t srq;
+	uint8_t qp_type;
+	uint32_t qpn;
+	uint32_t qkey;
+	struct rnic_ah_attr ah;
+};
+static_assert(sizeof(struct rnic_cm_param) == 304, "rnic_cm_param");
+static_assert(offsetof(struct rnic_cm_param, private_data) == 0, "rnic_cm_param.private_data");
+static_assert(offsetof(struct rnic_cm_param, private_data_len) == 256, "rnic_cm_param.private_data_len");
+static_assert(offsetof(struct rnic_cm_param, responder_resources) == 257, "rnic_cm_param.responder_resources");
+static_assert(offsetof(struct rnic_cm_param, initiator_depth) == 258, "rnic_cm_param.initiator_depth");
+static_assert(offsetof(struct rnic_cm_param, flow_control) == 259, "rnic_cm_param.flow_control");
+static_assert(offsetof(struct rnic_cm_param, retry_count) == 260, "rnic_cm_param.retry_count");
+static_assert(offsetof(struct rnic_cm_param, rnr_retry_count) == 261, "rnic_cm_param.rnr_retry_count");
+static_assert(offsetof(struct rnic_cm_param, srq) == 262, "rnic_cm_param.srq");
+static_assert(offsetof(struct rnic_cm_param, qp_type) == 263, "rnic_cm_param.qp_type");
+static_assert(offsetof(struct rnic_cm_param, qpn) == 264, "rnic_cm_param.qpn");
+static_assert(offsetof(struct rnic_cm_param, qkey) == 268, "rnic_cm_param.qkey");
+static_assert(offsetof(struct rnic_cm_param, ah) == 272, "rnic_cm_param.ah");
+
+struct rnic_cm_conn_req {
+	uint32_t id;
+	uint32_t reason;
+	struct rnic_cm_param param;
+};
+static_assert(sizeof(struct rnic_cm_conn_req) == 312, "rnic_cm_conn_req");
+static_assert(offsetof(struct rnic_cm_conn_req, id) == 0, "rnic_cm_conn_req.id");
+static_assert(offsetof(struct rnic_cm_conn_req, reason) == 4, "rnic_cm_conn_req.reason");
+static_assert(offsetof(struct rnic_cm_conn_req, param) == 8, "rnic_cm_conn_req.param");
+
+struct rnic_cm_notify_req {
+	uint32_t id;
+	uint32_t event;
+};
+static_assert(sizeof(struct rnic_cm_notify_req) == 8, "rnic_cm_notify_req");
+static_assert(offsetof(struct rnic_cm_notify_req, id) == 0, "rnic_cm_notify_req.id");
+static_assert(offsetof(struct rnic_cm_notify_req, event) == 4, "rnic_cm_notify_req.event");
+
+struct rnic_cm_init_qp_attr_req {
+	uint32_t id;
+	uint32_t state;
+};
+static_assert(sizeof(struct rnic_cm_init_qp_attr_req) == 8, "rnic_cm_init_qp_attr_req");
+static_assert(offsetof(struct rnic_cm_init_qp_attr_req, id) == 0, "rnic_cm_init_qp_attr_req.id");
+static_assert(offsetof(struct rnic_cm_init_qp_attr_req, state) == 4, "rnic_cm_init_qp_attr_req.state");
+
+struct rnic_cm_init_qp_attr_rsp {
+	uint32_t mask;
+	uint32_t reserved;
+	struct rnic_qp_attr attr;
+};
+static_assert(sizeof(struct rnic_cm_init_qp_attr_rsp) == 148, "rnic_cm_init_qp_attr_rsp");
+static_assert(offsetof(struct rnic_cm_init_qp_attr_rsp, mask) == 0, "rnic_cm_init_qp_attr_rsp.mask");
+static_assert(offsetof(struct rnic_cm_init_qp_attr_rsp, reserved) == 4, "rnic_cm_init_qp_attr_rsp.reserved");
+static_assert(offsetof(struct rnic_cm_init_qp_attr_rsp, attr) == 8, "rnic_cm_init_qp_attr_rsp.attr");
+
+struct rnic_cm_option_req {
+	uint32_t id;
+	uint32_t level;
+	uint32_t name;
+	uint32_t len;
+	uint64_t value;
+};
+static_assert(sizeof(struct rnic_cm_option_req) == 24, "rnic_cm_option_req");
+static_assert(offsetof(struct rnic_cm_option_req, id) == 0, "rnic_cm_option_req.id");
+static_assert(offsetof(struct rnic_cm_option_req, level) == 4, "rnic_cm_option_req.level");
+static_assert(offsetof(struct rnic_cm_option_req, name) == 8, "rnic_cm_option_req.name");
+static_assert(offsetof(struct rnic_cm_option_req, len) == 12, "rnic_cm_option_req.len");
+static_assert(offsetof(struct rnic_cm_option_req, value) == 16, "rnic_cm_option_req.value");
+
+struct rnic_cm_migrate_req {
+	uint32_t id;
+	uint32_t channel;
+};
+static_assert(sizeof(struct rnic_cm_migrate_req) == 8, "rnic_cm_migrate_req");
+static_assert(offsetof(struct rnic_cm_migrate_req, id) == 0, "rnic_cm_migrate_req.id");
+static_assert(offsetof(struct rnic_cm_migrate_req, channel) == 4, "rnic_cm_migrate_req.channel");
+
+struct rnic_cm_multicast_req {
+	uint32_t id;
+	uint32_t flags;
+	struct rnic_cm_addr addr;
+	uint64_t reserved;
+};
+static_assert(sizeof(struct rnic_cm_multicast_req) == 48, "rnic_cm_multicast_req");
+static_assert(offsetof(struct rnic_cm_multicast_req, id) == 0, "rnic_cm_multicast_req.id");
+static_assert(offsetof(struct rnic_cm_multicast_req, flags) == 4, "rnic_cm_multicast_req.flags");
+static_assert(offsetof(struct rnic_cm_multicast_req, addr) == 8, "rnic_cm_multicast_req.addr");
+static_assert(offsetof(struct rnic_cm_multicast_req, reserved) == 40, "rnic_cm_multicast_req.reserved");
+
+struct rnic_attach_multicast_req {
+	uint8_t gid[16];
+	uint32_t qp;
+	uint32_t mlid;
+};
+static_assert(sizeof(struct rnic_attach_multicast_req) == 24, "rnic_attach_multicast_req");
+static_assert(offsetof(struct rnic_attach_multicast_req, gid) == 0, "rnic_attach_multicast_req.gid");
+static_assert(offsetof(struct rnic_attach_multicast_req, qp) == 16, "rnic_attach_multicast_req.qp");
+static_assert(offsetof(struct rnic_attach_multicast_req, mlid) == 20, "rnic_attach_multicast_req.mlid");
+
+struct rnic_cm_event {
+	uint32_t id;
+	uint32_t listen_id;
+	uint32_t event;
+	int32_t status;
+	uint32_t join;
+	uint32_t reserved;
+	struct rnic_cm_param param;
+};
+static_assert(sizeof(struct rnic_cm_event) == 328, "rnic_cm_event");
+static_assert(offsetof(struct rnic_cm_event, id) == 0, "rnic_cm_event.id");
+static_assert(offsetof(struct rnic_cm_event, listen_id) == 4, "rnic_cm_event.listen_id");
+static_assert(offsetof(struct rnic_cm_event, event) == 8, "rnic_cm_event.event");
+static_assert(offsetof(struct rnic_cm_event, status) == 12, "rnic_cm_event.status");
+static_assert(offsetof(struct rnic_cm_event, join) == 16, "rnic_cm_event.join");
+static_assert(offsetof(struct rnic_cm_event, reserved) == 20, "rnic_cm_event.reserved");
+static_assert(offsetof(struct rnic_cm_event, param) == 24, "rnic_cm_event.param");
 
 #endif
