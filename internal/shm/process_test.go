@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -38,7 +39,35 @@ func helper() {
 // startHelper returns the process and the address of its page.
 func startHelper(t *testing.T, attr *syscall.SysProcAttr) (*exec.Cmd, uint64) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
+	return startProgram(t, os.Args[0], attr)
+}
+
+// publicCopy copies the test binary to where any user may execute it; "go test" builds it in a
+// directory that is closed to others.
+func publicCopy(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "softrnic-shm-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	content, err := os.ReadFile(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(dir, "helper")
+	if err := os.WriteFile(name, content, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func startProgram(t *testing.T, name string, attr *syscall.SysProcAttr) (*exec.Cmd, uint64) {
+	t.Helper()
+	cmd := exec.Command(name)
 	cmd.Env = append(os.Environ(), helperMode+"=1")
 	cmd.SysProcAttr = attr
 	stdin, err := cmd.StdinPipe()
@@ -50,7 +79,7 @@ func startHelper(t *testing.T, attr *syscall.SysProcAttr) (*exec.Cmd, uint64) {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		t.Skipf("start a helper process: %v", err)
+		t.Fatalf("start a helper process: %v", err)
 	}
 	t.Cleanup(func() {
 		_ = stdin.Close()
@@ -113,10 +142,7 @@ func TestProcess_OtherUser_RootReachesThroughOneAddressSpace(t *testing.T) {
 		t.Skip("wants root, to be a NIC that serves other users")
 	}
 	const nobody = 65534
-	if err := os.Chmod(os.Args[0], 0o755); err != nil {
-		t.Fatal(err)
-	}
-	cmd, addr := startHelper(t, &syscall.SysProcAttr{
+	cmd, addr := startProgram(t, publicCopy(t), &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: nobody, Gid: nobody},
 	})
 	p, err := OpenProcess(cmd.Process.Pid, nobody)
