@@ -1,7 +1,6 @@
 package nic
 
 import (
-	"encoding/binary"
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/abi"
@@ -256,5 +255,3 @@ func (b *bench) region(n int, access rdma.Access) (abi.RegMRRsp, uint64, []byte)
 	b.granted(r)
 	return rsp, addr, m
 }
-
-func put64(m []byte, v uint64) { binary.NativeEndian.PutUint64(m, v) }
