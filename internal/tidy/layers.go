@@ -30,7 +30,6 @@ var layerTable = []layerRow{
 	{layer: 0, path: "internal/invariant"},
 	{layer: 0, path: "internal/limits"},
 	{layer: 0, path: "internal/clock"},
-	{layer: 0, path: "internal/event"},
 
 	// What crosses a boundary, byte by byte.
 	{layer: 1, path: "internal/wire/ib"},
@@ -52,7 +51,6 @@ var layerTable = []layerRow{
 	{layer: 6, path: "internal/hostnet"},
 	{layer: 6, path: "internal/shm"},
 	{layer: 6, path: "internal/ctl"},
-	{layer: 6, path: "internal/telemetry"},
 	{layer: 6, path: "internal/sim/check"},
 	{layer: 6, path: "internal/sim"},
 	{layer: 6, path: "internal/dropin"},
@@ -174,6 +172,19 @@ func judgeImport(from int, dir string) string {
 			row.path, row.layer, dir, layerTable[to].layer)
 	}
 	return ""
+}
+
+// checkRows finds rows of the table whose package is gone.
+func checkRows(r *Repo) []Problem {
+	var out []Problem
+	for _, row := range layerTable {
+		lives := func(f *goFile) bool { return row.matches(f.dir) }
+		if !slices.ContainsFunc(r.gos, lives) {
+			text := fmt.Sprintf("layerTable has a row for %s, which has no Go file", row.path)
+			out = append(out, Problem{Path: "internal/tidy/layers.go", Text: text})
+		}
+	}
+	return out
 }
 
 func checkReach(graph map[string][]string) []Problem {

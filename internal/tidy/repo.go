@@ -60,6 +60,7 @@ type Check struct {
 func Checks() []Check {
 	return []Check{
 		{"layers", checkLayers},
+		{"rows of layers", checkRows},
 		{"pure core", checkPure},
 		{"unsafe", checkUnsafe},
 		{"dependencies", checkDependencies},

@@ -39,6 +39,18 @@ func repo(t *testing.T, files map[string]string) *Repo {
 	return r
 }
 
+func TestCheckRows_PackageGone_IsReported(t *testing.T) {
+	got := checkRows(repo(t, map[string]string{"internal/rdma/a.go": "package rdma"}))
+	if len(got) != len(layerTable)-1 {
+		t.Errorf("%d of %d rows reported, want all but one", len(got), len(layerTable))
+	}
+	for _, p := range got {
+		if strings.Contains(p.Text, "internal/rdma,") {
+			t.Errorf("a package that is there is reported: %v", p)
+		}
+	}
+}
+
 func lines(n int, line string) string { return strings.Repeat(line+"\n", n) }
 
 type brokenCase struct {
