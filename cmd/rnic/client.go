@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -32,12 +33,20 @@ func (o *clientOptions) register(c *cobra.Command) {
 }
 
 // setSocket makes a path from the command line what the environment would have said, so that one
-// rule finds the socket for us, for a NIC that we start, and for the program that we run.
+// rule finds the socket for us, for a NIC that we start, and for the program that we run. The last
+// two have working directories of their own, so it makes the path absolute.
 func setSocket(path string) error {
+	if path == "" {
+		path = os.Getenv(ctl.SocketEnv)
+	}
 	if path == "" {
 		return nil
 	}
-	return os.Setenv(ctl.SocketEnv, path)
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return fmt.Errorf("find the directory of the socket %s: %w", path, err)
+	}
+	return os.Setenv(ctl.SocketEnv, absolute)
 }
 
 // connection is a control connection that has said hello.

@@ -72,9 +72,11 @@ func newRoot() *cobra.Command {
 			"no RDMA hardware, no kernel module, no root.\n\n" +
 			"  rnic run -- ib_write_bw &\n" +
 			"  rnic run -- ib_write_bw localhost",
+		Version:       versionText(),
 		SilenceErrors: true, // execute prints them, in one line
 		SilenceUsage:  true,
 	}
+	root.SetVersionTemplate("rnic {{.Version}}\n")
 	root.DisableSuggestions = true // one line
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(), newUp(), newDown(), newDevinfo(), newPs(), newSim(), newVersion())

@@ -43,16 +43,16 @@ func join(options *upOptions) (c *connection, started *report, err error) {
 		if err == nil || !errors.Is(err, ctl.ErrNoNIC) && !errors.Is(err, ctl.ErrGone) {
 			return c, started, err
 		}
-		started, err = startBackground(options)
-		if err != nil {
-			return nil, nil, err
+		var startErr error
+		if started, startErr = startBackground(options); startErr != nil {
+			return nil, nil, startErr
 		}
 		if started.Running {
 			started = nil
 			time.Sleep(joinInterval)
 		}
 	}
-	return nil, nil, fmt.Errorf("a NIC holds the lock but serves no socket: %w", err)
+	return nil, nil, fmt.Errorf("another NIC has started but cannot be reached: %w", err)
 }
 
 // startBackground starts a NIC in a session of its own and waits until it is ready or has failed.
@@ -62,6 +62,9 @@ func startBackground(options *upOptions) (*report, error) {
 	}
 	socket, err := ctl.SocketPath()
 	if err != nil {
+		return nil, err
+	}
+	if err := ctl.CheckPath(socket); err != nil {
 		return nil, err
 	}
 	log, err := openLog(ctl.LogPath(socket))

@@ -43,6 +43,9 @@ type Client struct {
 
 // Dial connects to the NIC at a socket path; see SocketPath for the default one.
 func Dial(path string) (*Client, error) {
+	if err := CheckPath(path); err != nil {
+		return nil, err
+	}
 	sock, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	switch {
 	case err == nil:

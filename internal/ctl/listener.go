@@ -47,9 +47,8 @@ type fileID struct{ dev, ino uint64 }
 // Listen makes the socket. It appears under its name only when it accepts connections and has its
 // final permissions. A socket that a dead NIC left behind is replaced.
 func Listen(c ListenConfig) (*Listener, error) {
-	if len(c.Path)+len(tempSuffix) > socketPathMax {
-		return nil, fmt.Errorf("ctl: socket path %q is longer than %d bytes: set a shorter %s",
-			c.Path, socketPathMax-len(tempSuffix), SocketEnv)
+	if err := CheckPath(c.Path); err != nil {
+		return nil, err
 	}
 	gid, err := lookupGroup(c.Group)
 	if err != nil {
@@ -170,7 +169,7 @@ func clearStale(path string) error {
 	case err != nil:
 		return fmt.Errorf("ctl: look at the socket: %w", err)
 	case info.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("ctl: %s exists and is no socket: choose another path", path)
+		return fmt.Errorf("ctl: %s: %w: choose another path", path, errNoSocket)
 	}
 	probe, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 	switch {

@@ -82,6 +82,22 @@ func CheckDir(dir string) error {
 	return nil
 }
 
+// errNoSocket is wrapped when a socket's path is taken by something else.
+var errNoSocket = errors.New("exists and is no socket")
+
+// CheckPath refuses a path at which no NIC could ever listen, before anything is made beside it:
+// one that is longer than a socket's address, or that something else has.
+func CheckPath(path string) error {
+	if len(path)+len(tempSuffix) > socketPathMax {
+		return fmt.Errorf("ctl: socket path %q is longer than %d bytes: set a shorter %s",
+			path, socketPathMax-len(tempSuffix), SocketEnv)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("ctl: %s: %w: choose another path", path, errNoSocket)
+	}
+	return nil
+}
+
 // DialDefault connects to SocketPath. Unless RNIC_SOCKET says otherwise it trusts only a private
 // directory of this user.
 func DialDefault() (*Client, error) {

@@ -16,6 +16,9 @@ type mistakeRow struct {
 	says   string
 }
 
+// longPath is one that the address of a socket cannot hold.
+var longPath = "/tmp/" + strings.Repeat("long", 30) + ".sock"
+
 //tidy:table
 var mistakes = []mistakeRow{
 	{"--nonsense", 2, "unknown flag: --nonsense"},
@@ -34,6 +37,7 @@ var mistakes = []mistakeRow{
 	{"up --address 203.0.113.9", 1, "203.0.113.9"},
 	{"up --socket /nonexistent/x.sock", 1, "/nonexistent"},
 	{"up --socket /dev/null", 1, "/dev/null"},
+	{"up --socket " + longPath, 1, "is longer than"},
 	{"run", 2, "no program"},
 	{"run --", 2, "no program"},
 	{"run --nonsense -- true", 2, "unknown flag: --nonsense"},
@@ -43,9 +47,13 @@ var mistakes = []mistakeRow{
 	{"run -- /etc/passwd", 126, "permission denied"},
 	{"run -- /etc", 126, "is a directory"},
 	{"run --interface nosuch0 -- true", 1, "nosuch0"},
+	{"run --socket " + longPath + " -- true", 1, "is longer than"},
+	{"run --socket /dev/null -- true", 1, "is no socket"},
+	{"run --socket /nonexistent/x.sock -- true", 1, "/nonexistent"},
 	{"down", 1, "no NIC is running"},
 	{"down now", 2, "now"},
 	{"ps", 1, "no NIC is running"},
+	{"ps --socket /dev/null", 1, "is no socket"},
 	{"ps --nonsense", 2, "unknown flag: --nonsense"},
 	{"devinfo", 1, "no NIC is running"},
 	{"devinfo rnic1", 2, "rnic1"},
@@ -71,7 +79,7 @@ func TestHelp_EveryCommand_HasOne(t *testing.T) {
 	m := anyMachine(t)
 	for _, args := range []string{
 		"--help", "up --help", "run --help", "down --help", "devinfo --help", "ps --help",
-		"version --help", "help up", "version",
+		"version --help", "help up", "version", "--version",
 	} {
 		out := m.start(t, rnic, strings.Fields(args)...).succeed(t)
 		if !strings.Contains(out.stdout, "rnic") {

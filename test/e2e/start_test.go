@@ -53,6 +53,42 @@ func TestRun_TwoAtOnce_ShareOneNIC(t *testing.T) {
 	}
 }
 
+// The NIC and the program each have a working directory that need not be the one in which somebody
+// has named the socket.
+func TestRun_RelativeSocket_IsBelowTheWorkingDirectory(t *testing.T) {
+	for _, how := range []string{"flag", "variable"} {
+		m := anyMachine(t)
+		args := []string{"run", "--socket", "my.sock"}
+		if how == "variable" {
+			args = args[:1]
+			m.env = append(m.env, "RNIC_SOCKET=my.sock")
+		}
+		args = append(args, "--", "sh", "-c", "cd /; exec ibv_devices")
+		m.start(t, rnic, args...).succeed(t)
+		socket := filepath.Join(m.home, "my.sock")
+		if _, err := os.Stat(socket); err != nil {
+			t.Errorf("%s: %v", how, err)
+		}
+		m.env = append(m.env, "RNIC_SOCKET="+socket)
+	}
+}
+
+// A path at which no NIC can be is refused before a log appears beside it.
+func TestRun_SocketPathTaken_LeavesNothingBehind(t *testing.T) {
+	m := anyMachine(t)
+	taken := filepath.Join(m.home, "taken")
+	if err := os.Mkdir(taken, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out := m.start(t, rnic, "run", "--socket", taken, "--", "true").end(t)
+	if out.status != 1 || !strings.Contains(out.stderr, "is no socket") {
+		t.Errorf("status %d, %q", out.status, out.stderr)
+	}
+	if left, err := filepath.Glob(taken + "?*"); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 func TestRun_LastProgramEnds_NICEndsSoonAfter(t *testing.T) {
 	m := anyMachine(t)
 	// The program opens the device only after the NIC would have ended for want of programs.
