@@ -275,8 +275,9 @@ func TestGarbage_RoCEPort_IsCountedAndDisturbsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	row.checkReport(t, succeedQuietly(t, client))
-	succeedQuietly(t, server)
+	report, clocked := row.succeed(t, client)
+	row.checkReport(t, report, clocked)
+	row.succeed(t, server)
 	counters := p.server.device(t).Counters
 	if counters["rx_icrc_bad"] == 0 || counters["rx_short"] == 0 {
 		t.Errorf("not counted: %v", counters)
