@@ -41,8 +41,8 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 
-echo "client: bin/rnic run -- ib_write_bw -p $port localhost"
-bin/rnic run -- ib_write_bw -p "$port" localhost
+echo "client: bin/rnic run -- ib_write_bw -p $port 127.0.0.1"
+bin/rnic run -- ib_write_bw -p "$port" 127.0.0.1
 status=0
 wait "$server" || status=$?
 server=
