@@ -29,6 +29,7 @@ needs() {
         needs demo
         echo 'ibv_devinfo ibverbs-utils programs of the end-to-end tests'
         echo 'ip iproute2 network namespaces, two hosts on one machine'
+        needs lint
         echo 'clang clang the drop-in library also builds with it'
         echo 'setpriv util-linux runs as an ordinary user'
         ;;

@@ -113,7 +113,11 @@ func Open() (*Repo, error) {
 	if err != nil {
 		return nil, err
 	}
-	files, err := listFiles(root)
+	list := listFiles
+	if _, err := os.Stat(filepath.Join(root, ".git")); errors.Is(err, fs.ErrNotExist) {
+		list = walkFiles // sources without history
+	}
+	files, err := list(root)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +146,8 @@ func listFiles(root string) ([]string, error) {
 	if index, err := os.Open(filepath.Join(root, ".git", "index")); err == nil {
 		_ = index.Close()
 	}
-	git := exec.Command("git", "-C", root, "ls-files", "-z", "-co", "--exclude-standard")
+	// The checkout may belong to another user, as in a container.
+	git := exec.Command("git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z", "-co", "--exclude-standard")
 	var stderr bytes.Buffer
 	git.Stderr = &stderr
 	out, err := git.Output()
@@ -157,6 +162,23 @@ func listFiles(root string) ([]string, error) {
 		}
 	}
 	return files, nil
+}
+
+// walkFiles lists what is there, but for what the build makes.
+func walkFiles(root string) ([]string, error) {
+	var files []string
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name == "bin" || name == "build" || name == "internal/dropin/files":
+			return fs.SkipDir
+		case entry.Type().IsRegular():
+			files = append(files, name)
+		}
+		return nil
+	})
+	return files, err
 }
 
 // read returns the contents of a file of the repository.
