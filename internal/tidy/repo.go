@@ -147,7 +147,8 @@ func listFiles(root string) ([]string, error) {
 		_ = index.Close()
 	}
 	// The checkout may belong to another user, as in a container.
-	git := exec.Command("git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z", "-co", "--exclude-standard")
+	git := exec.Command("git", "-c", "safe.directory=*", "-C", root,
+		"ls-files", "-z", "-co", "--exclude-standard")
 	var stderr bytes.Buffer
 	git.Stderr = &stderr
 	out, err := git.Output()
