@@ -121,9 +121,9 @@ func (t *simTotal) add(r *sim.Report) {
 
 func (o *simOptions) show(out io.Writer, config *sim.Config, r *sim.Report) {
 	if o.verbose {
-		fmt.Fprintf(out, "seed %d: %s\n  %v virtual, %d requests, %d completions, %d packets, "+
-			"trace %016x\n", r.Seed, r.Plan, r.Elapsed.Round(time.Microsecond), r.Requests,
-			r.Completions, r.Packets+r.Local, r.Hash)
+		fmt.Fprintf(out, "seed %d: %s\n  at rest %v after the trouble; %d requests, "+
+			"%d completions, %d packets; trace %016x\n", r.Seed, r.Plan,
+			r.Rest.Round(time.Microsecond), r.Requests, r.Completions, r.Packets+r.Local, r.Hash)
 		for _, name := range slices.Sorted(maps.Keys(r.Marks)) {
 			fmt.Fprintf(out, "  %8d %s\n", r.Marks[name], name)
 		}

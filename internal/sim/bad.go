@@ -113,7 +113,7 @@ func (e *endpoint) postBad() bool {
 		}
 	}
 	b := fit[w.between(0, len(fit)-1)]
-	r := request{pieces: e.app.cut(8, 1, rdma.AccessLocalWrite)}
+	r := request{pieces: e.app.cut(8, 1, forResult)}
 	if r.pieces == nil {
 		return false
 	}
@@ -165,7 +165,7 @@ func (e *endpoint) postTooLong() bool {
 	r := request{}
 	m := &check.Message{Bytes: size + w.between(1, 5000), Seed: w.random.Uint64()}
 	m.Must = check.Statuses(rdma.WCLocLenErr)
-	r.pieces = e.app.cut(m.Bytes, e.maxSGE, 0)
+	r.pieces = e.app.cut(m.Bytes, e.maxSGE, forSend)
 	if r.pieces == nil {
 		return false
 	}

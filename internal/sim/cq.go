@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -29,18 +30,21 @@ type cq struct {
 	mode   cqMode
 	ring   *ring.Consumer
 	arm    *atomic.Uint32
+	state  *atomic.Uint32
 	load   int // completions that can be due at once
 	// isArmed: an event may come. isAwake: one has come and is not answered yet.
 	isArmed, isAwake bool
 	armedAt          clock.Time
 	// solicited counts the completions taken since then that may wake a solicited sleeper.
 	solicited int
+	// isSmall: it is meant to overrun. isOver: it has, and takes nothing any more.
+	isSmall, isOver, isGone bool
 }
 
-func (a *app) newCQ() *cq {
+func (a *app) newCQ(entries uint32) *cq {
 	w := a.world
-	q := &cq{app: a}
-	req := abi.CreateCQReq{Entries: cqEntries}
+	q := &cq{app: a, isSmall: entries < cqEntries}
+	req := abi.CreateCQReq{Entries: entries}
 	if w.chance(w.plan.events) {
 		q.mode = cqAwaited
 		if w.chance(0.3) {
@@ -59,6 +63,7 @@ func (a *app) newCQ() *cq {
 		ring.Geometry{Entries: rsp.Entries, Stride: abi.CQEBytes},
 		ring.Word(m, abi.OffCQProducer), ring.Word(m, abi.OffCQConsumer))
 	q.arm = ring.Word(m, abi.OffCQArm)
+	q.state = ring.Word(m, abi.OffCQState)
 	a.cqs = append(a.cqs, q)
 	if q.mode != cqPolled {
 		q.sleep()
@@ -71,11 +76,34 @@ func (a *app) room(completions int) *cq {
 	first := a.world.random.IntN(len(a.cqs) + 1)
 	for i := range a.cqs {
 		q := a.cqs[(first+i)%len(a.cqs)]
-		if q.load+completions <= cqEntries {
+		if !q.isSmall && q.load+completions <= cqEntries {
 			return q
 		}
 	}
-	return a.newCQ()
+	return a.newCQ(cqEntries)
+}
+
+// overrun takes the event that a queue has lost a completion (IBTA 10.10.2.3).
+func (q *cq) overrun() {
+	a := q.app
+	if !q.isSmall {
+		a.world.court.Failf("%s: CQ %d overran", a.name, q.handle)
+	}
+	if q.state.Load() != 1 {
+		a.world.court.Failf("%s: CQ %d overran and does not say so", a.name, q.handle)
+	}
+	a.world.mark("cq.overrun")
+	q.isOver = true
+}
+
+// destroy ends a queue that no queue pair uses any more.
+func (q *cq) destroy() {
+	a := q.app
+	if refusal := a.ctx.DestroyCQ(q.handle); refusal != nil {
+		a.world.court.Failf("%s: destroy_cq: %v", a.name, refusal)
+	}
+	q.isGone = true
+	a.cqs = slices.DeleteFunc(a.cqs, func(x *cq) bool { return x == q })
 }
 
 // poll takes up to n completions and returns how many there were.
@@ -112,6 +140,9 @@ func (q *cq) pollAll() int {
 // sleep arms the queue, polls once more after a moment, in which anything may happen, and waits for
 // the event (case E11).
 func (q *cq) sleep() {
+	if q.isGone {
+		return
+	}
 	w := q.app.world
 	q.isArmed, q.armedAt, q.solicited = true, w.now, 0
 	if q.mode == cqSolicited {
@@ -167,7 +198,7 @@ func (q *cq) noteSolicited(c *abi.CQE) {
 
 // judgeSleep finds a lost wakeup: completions wait, and nothing will tell.
 func (q *cq) judgeSleep() {
-	if n, _ := q.ring.Pending(); n > 0 && q.mode == cqAwaited && !q.isAwake {
+	if n, _ := q.ring.Pending(); n > 0 && q.mode == cqAwaited && !q.isAwake && !q.isOver {
 		q.app.world.court.Failf("%s: %d completions wait in CQ %d, armed %d, and no event came",
 			q.app.name, n, q.handle, q.arm.Load())
 	}

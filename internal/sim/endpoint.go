@@ -43,13 +43,15 @@ type endpoint struct {
 
 	near, far *window // what the peer may write here; what this end may write there
 
-	isGone    bool
-	isOpen    bool // posting is allowed
-	isDrained bool // the event has come
-	drainTill clock.Time
-	errorAt   clock.Time // since when the state is ERR
-	postedAt  clock.Time // the last time
-	psn       rdma.PSN
+	isGone bool
+	// mayOverrun: its send CQ is too small, and completions may get lost.
+	mayOverrun bool
+	isOpen     bool // posting is allowed
+	isDrained  bool // the event has come
+	drainTill  clock.Time
+	errorAt    clock.Time // since when the state is ERR
+	postedAt   clock.Time // the last time
+	psn        rdma.PSN
 }
 
 // newEndpoint makes a queue pair with random properties.
@@ -79,13 +81,23 @@ func (a *app) newEndpoint(kind rdma.QPType, maxMessage int) *endpoint {
 		return nil
 	}
 	a.endpoints = append(a.endpoints, e)
+	if e.isHolder() {
+		e.srq.holders++
+	}
 	return e
 }
+
+func (e *endpoint) isHolder() bool { return e.srq != nil && e.kind != rdma.QPTypeRC }
 
 func (e *endpoint) create(req *abi.CreateQPReq) bool {
 	a, w := e.app, e.app.world
 	e.sendCQ = a.room(2 * int(req.MaxSendWR))
 	e.recvCQ = a.room(2 * int(req.MaxRecvWR))
+	if w.plan.overruns && e.kind == rdma.QPTypeRC && w.chance(0.2) {
+		// Too small for what is posted: it may overrun, and both connection ends with it.
+		e.sendCQ = a.newCQ(1)
+		e.mayOverrun = true
+	}
 	if e.srq != nil {
 		// Any of them may take all receives of the shared queue, so that they share a CQ too.
 		e.recvCQ = a.cqs[0]
@@ -266,7 +278,7 @@ func (e *endpoint) destroy() {
 	}
 	w := e.app.world
 	e.drainCQs()
-	if e.errorAt != clock.Never && w.now.Sub(max(e.errorAt, e.postedAt.Add(bellDelay))) > flushTime {
+	if !e.mayOverrun && e.errorAt != clock.Never && w.now.Sub(max(e.errorAt, e.postedAt.Add(bellDelay))) > flushTime {
 		if n := e.ledger.Open(); n > 0 && !e.ledger.HasUnsignaledTail() {
 			w.court.Failf("%s: %d send requests are not flushed in the error state", e.name, n)
 		}
@@ -300,9 +312,15 @@ func (e *endpoint) vanish() {
 	if e.srq != nil {
 		e.srq.lost++
 	}
+	if e.isHolder() {
+		e.srq.holders--
+	}
 	e.app.endpoints = slices.DeleteFunc(e.app.endpoints, func(x *endpoint) bool { return x == e })
 	if e.near != nil {
 		e.near.close()
+	}
+	if e.mayOverrun && !e.app.isGone {
+		e.sendCQ.destroy()
 	}
 	if e.pair != nil {
 		e.pair.lost(e)

@@ -86,7 +86,7 @@ func (h *host) start() {
 	secret := w.random.Uint64()&^(0xffff<<20) | first<<20
 	h.nic = nic.New(nic.Config{
 		Name: "rnic0", NodeGUID: rdma.GUID(0x0200_0000_0000_0001 + h.index), Secret: secret,
-		Memory: h.heap, Version: "sim",
+		Memory: h.heap, Version: "sim", LocalSegment: w.plan.localSegment,
 	})
 	port := nic.Port{MTU: w.plan.mtu, Active: true}
 	for i, g := range h.gids {

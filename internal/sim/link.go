@@ -19,7 +19,36 @@ type link struct {
 	decider  *faulty.Decider
 	downTill clock.Time // a partition ends here
 	marks    float64    // chance of a congestion mark
+	picks    float64    // chance that a packet of the plan's picky kind is lost
 	last     clock.Time // latest arrival of a packet in order, whatever profile it came by
+}
+
+// pickyKinds are kinds of packets that a link may lose more often than others: whatever recovers
+// from one loss rests on other packets.
+//
+//tidy:table
+var pickyKinds = []struct {
+	name string
+	has  func(h *ib.Headers) bool
+}{
+	{"acknowledges", func(h *ib.Headers) bool { return h.BTH.Opcode == ib.RCAcknowledge }},
+	{"NAKs", func(h *ib.Headers) bool {
+		return h.BTH.Opcode == ib.RCAcknowledge && h.AETH.Syndrome.Kind() != ib.SyndromeACK
+	}},
+	{"atomic answers", func(h *ib.Headers) bool { return h.BTH.Opcode == ib.RCAtomicAcknowledge }},
+	{"READ data", func(h *ib.Headers) bool { return h.BTH.Opcode.IsReadResponse() }},
+	{"ends of READ data", func(h *ib.Headers) bool {
+		return h.BTH.Opcode.IsReadResponse() && h.BTH.Opcode.EndsMessage()
+	}},
+	{"READ and atomic requests", func(h *ib.Headers) bool {
+		return h.BTH.Opcode.IsReadRequest() || h.BTH.Opcode.IsAtomic()
+	}},
+	{"ends of messages", func(h *ib.Headers) bool {
+		return h.BTH.Opcode.IsRequest() && h.BTH.Opcode.EndsMessage()
+	}},
+	{"starts of messages", func(h *ib.Headers) bool { return h.BTH.Opcode.IsFirst() }},
+	{"middles of messages", func(h *ib.Headers) bool { return h.BTH.Opcode.IsMiddle() }},
+	{"packets that ask for an acknowledge", func(h *ib.Headers) bool { return h.BTH.AckReq }},
 }
 
 // flight is a packet on the wire, in bytes.
@@ -71,6 +100,11 @@ func (l *link) carry(p *ibt.Packet) {
 		w.freeFlight(f)
 		return
 	}
+	if l.picks > 0 && pickyKinds[w.plan.picky].has(&p.Headers) && l.random.Float64() < l.picks {
+		w.trace.packet(w.now, "picked", f)
+		w.freeFlight(f)
+		return
+	}
 	v := l.decider.Decide(w.now, len(f.buf)+frameOverhead)
 	switch {
 	case v.Drop:
@@ -111,6 +145,7 @@ func (w *World) arrive(f *flight) {
 	h := f.to
 	defer w.freeFlight(f)
 	if h.isDown {
+		w.refuse(f.from, h)
 		return
 	}
 	n := len(f.buf) - roce.ICRCLen
@@ -141,6 +176,23 @@ func (w *World) arrive(f *flight) {
 	w.observe.arrived(h, &p.Headers)
 	h.nic.HandlePacket(w.now, p)
 	h.turnSoon()
+}
+
+// refuse lets a host without a NIC answer as its kernel does, with an ICMP port unreachable, which
+// is lost at times.
+func (w *World) refuse(from, to *host) {
+	if !w.chance(0.5) {
+		return
+	}
+	life := from.lives
+	gid := to.gids[w.between(0, 1)]
+	w.at(w.now.Add(w.plan.profile.Delay), func() {
+		if from.lives == life && !from.isDown {
+			w.mark("icmp.unreachable")
+			from.nic.HandleUnreachable(w.now, gid)
+			from.turn()
+		}
+	})
 }
 
 // unprotectedByte holds FECN, BECN and reserved bits, which the ICRC leaves out.

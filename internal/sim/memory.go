@@ -52,6 +52,15 @@ func (p *process) at(addr uint64, n int) []byte {
 	return nil
 }
 
+// areaUse is what a buffer is for.
+type areaUse int
+
+const (
+	forSend    areaUse = iota // the NIC reads it
+	forResult                 // the NIC writes what a READ or an atomic brings
+	forReceive                // the NIC writes what a peer sends
+)
+
 // area is a registered region from which buffers are cut.
 type area struct {
 	span
@@ -183,8 +192,9 @@ type piece struct {
 }
 
 // cut finds room for a message of total bytes in up to most pieces whose areas grant access; nil
-// where there is none now.
-func (a *app) cut(total, most int, access rdma.Access) []piece {
+// where there is none now. Receives have areas of their own: a program whose sends leave no room
+// for receives can come to a standstill with its peers.
+func (a *app) cut(total, most int, use areaUse) []piece {
 	w := a.world
 	count := 1
 	if most > 1 && w.chance(0.5) {
@@ -199,7 +209,7 @@ func (a *app) cut(total, most int, access rdma.Access) []piece {
 				n = min(left, w.pick(1, 4, 7, 64))
 			}
 		}
-		p, ok := a.place(n, access)
+		p, ok := a.place(n, use)
 		if !ok {
 			a.uncut(out)
 			return nil
@@ -210,11 +220,15 @@ func (a *app) cut(total, most int, access rdma.Access) []piece {
 	return out
 }
 
-func (a *app) place(n int, access rdma.Access) (piece, bool) {
-	first := a.world.random.IntN(len(a.areas))
-	for i := range a.areas {
-		r := a.areas[(first+i)%len(a.areas)]
-		if r.isGone || !r.access.Has(access) {
+func (a *app) place(n int, use areaUse) (piece, bool) {
+	list := a.areas[:receiveAreas]
+	if use != forReceive {
+		list = a.areas[receiveAreas:]
+	}
+	first := a.world.random.IntN(len(list))
+	for i := range list {
+		r := list[(first+i)%len(list)]
+		if use == forResult && !r.access.Has(rdma.AccessLocalWrite) {
 			continue
 		}
 		if off, ok := r.take(n); ok {

@@ -159,12 +159,12 @@ func (w *World) deregisterSome() {
 // calm ends all trouble.
 func (w *World) calm() {
 	w.trace.note(w.now, "calm")
-	w.isCalm = true
+	w.isCalm, w.calmAt = true, w.now
 	for _, h := range w.hosts {
 		for _, l := range h.links {
 			if l != nil {
 				l.downTill = 0
-				l.marks = 0
+				l.marks, l.picks = 0, 0
 				l.setProfile(faulty.Profile{Delay: w.plan.profile.Delay})
 			}
 		}

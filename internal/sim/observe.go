@@ -46,6 +46,11 @@ func (o *observer) flow(h *host, q rdma.QPN) *flow {
 	return f
 }
 
+// forget drops what was seen of requests to a queue pair that was reset.
+func (o *observer) forget(e *endpoint) {
+	delete(o.flows, uint64(e.app.host.index)<<32|uint64(e.qpn))
+}
+
 // sent looks at a packet before the network has its way with it.
 func (o *observer) sent(f *flight) {
 	h := &o.headers

@@ -72,15 +72,22 @@ func (p *pair) wire() {
 	for i, e := range p.ends {
 		e.pair, e.peer = p, p.ends[1-i]
 	}
+	p.newStreams()
+	for _, e := range p.ends {
+		n := max(w.pick(64, 4096, p.maxMessage), 64)
+		e.near = e.newWindow(min(n, windowsRoom/8))
+		e.peer.far = e.near
+	}
+}
+
+func (p *pair) newStreams() {
+	w := p.world
 	for i, e := range p.ends {
 		e.out = &check.Stream{
 			Court: &w.court, Name: e.name + " → " + e.peer.name,
 			Exact: p.kind == rdma.QPTypeRC, Ordered: w.plan.isOrdered(),
 		}
 		p.ends[1-i].in = e.out
-		n := max(w.pick(64, 4096, p.maxMessage), 64)
-		e.near = e.newWindow(min(n, windowsRoom/8))
-		e.peer.far = e.near
 	}
 }
 
@@ -88,6 +95,9 @@ func (p *pair) wire() {
 // on both, then RTS at times of their own.
 func (p *pair) raise() {
 	w := p.world
+	if p.isDoomed || w.isCalm {
+		return
+	}
 	p.timeout = uint8(w.pick(10, 12, 14, 14))
 	p.retryCnt, p.rnrRetry = uint8(w.pick(7, 7, 7, 2)), uint8(w.pick(7, 7, 7, 3))
 	for _, e := range p.ends {
@@ -117,6 +127,9 @@ func (p *pair) tolerate() {
 		}
 		if plan.loss() > 0.02 || (p.retryCnt < 7 || p.timeout < 14) && plan.isLossy() {
 			e.may(rdma.WCRetryExcErr)
+		}
+		if p.ends[0].mayOverrun || p.ends[1].mayOverrun {
+			e.may(rdma.WCRetryExcErr, rdma.WCWRFlushErr)
 		}
 		if p.rnrRetry < 7 {
 			// The other end loses its peer when this one fails.
@@ -276,13 +289,7 @@ func (p *pair) cycle() {
 		e.setState(rdma.QPStateError)
 		e.noteError()
 	case 4:
-		w.mark("cycle.reset")
-		p.spoil()
-		e.drainCQs()
-		e.setState(rdma.QPStateReset)
-		e.isOpen, p.isUp = false, false
-		e.forget()
-		p.doom(0)
+		p.renew()
 	case 5:
 		w.mark("cycle.destroy")
 		p.spoil()
@@ -290,8 +297,59 @@ func (p *pair) cycle() {
 	}
 }
 
+// quarantine is longer than any packet lives: until then those of a queue pair's former life may
+// arrive, and its new one could take them for its own.
+const quarantine = 100 * time.Millisecond
+
+// renew resets both ends, one after the other, and connects them again.
+func (p *pair) renew() {
+	w := p.world
+	w.mark("cycle.reset")
+	p.spoil()
+	p.isUp = false
+	first := w.between(0, 1)
+	p.reset(first)
+	p.later(w.delay(0, 2*time.Millisecond), func() {
+		if p.isDoomed {
+			return
+		}
+		p.reset(1 - first)
+		p.later(quarantine, func() {
+			if p.isDoomed || w.isCalm {
+				return
+			}
+			for _, e := range p.ends {
+				e.newLedgers()
+				e.errorAt, e.drainTill = clock.Never, clock.Never
+				if e.near != nil && !e.near.area.isGone {
+					e.near.renew(e)
+				}
+			}
+			p.newStreams()
+			p.isSpoiled = false
+			w.mark("cycle.renew")
+			p.raise()
+		})
+	})
+}
+
+func (p *pair) reset(i int) {
+	e := p.ends[i]
+	if e.isGone {
+		return
+	}
+	e.drainCQs()
+	e.setState(rdma.QPStateReset)
+	e.isOpen = false
+	e.forget()
+	if e.srq != nil {
+		e.srq.lost++
+	}
+	p.world.observe.forget(e)
+}
+
 // drainTime is how long a drain may take when the network lets it.
-const drainTime = 20 * time.Second
+const drainTime = 5 * time.Second
 
 // drain takes the send queue to SQD and, once it is drained, back to RTS.
 func (e *endpoint) drain() {

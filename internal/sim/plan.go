@@ -17,13 +17,17 @@ type plan struct {
 	duration time.Duration
 	profile  faulty.Profile
 	marks    float64 // congestion marks
+	picky    int     // kind of packet that gets lost more often; see pickyKinds
+	pickLoss float64
 	mtu      rdma.MTU
 
 	burst      int           // packets per turn of a host
 	packetCost time.Duration // what one costs a host
 	lag        time.Duration // a host notices things that much later
 	lateTimers float64
-	lostBells  float64
+	// localSegment is the size of packets that stay on a NIC; 0: the path MTU.
+	localSegment uint32
+	lostBells    float64
 
 	pause      time.Duration // of an application between two looks
 	posts      int           // work requests per look at most
@@ -35,8 +39,8 @@ type plan struct {
 	shared     float64 // chance that an application has a shared receive queue
 	remote     float64 // chance that a region is not mapped
 
-	partitions, clogs, restarts, deaths, deregs, cycles bool
-	mishapGap                                           time.Duration
+	partitions, clogs, restarts, deaths, deregs, cycles, overruns bool
+	mishapGap                                                     time.Duration
 }
 
 // Profiles of faults by name. The empty name lets the seed choose.
@@ -70,6 +74,8 @@ func (w *World) makePlan() {
 	p.lag = time.Duration(w.pick(0, 1, 3, 50)) * time.Microsecond
 	p.lateTimers = w.pickFloat(0, 0, 0.2)
 	p.lostBells = w.pickFloat(0, 0, 0.02)
+	p.localSegment = uint32(w.pick(0, 0, 5000, 32<<10))
+	p.overruns = w.chance(0.1)
 	p.pause = time.Duration(w.pick(5, 20, 100, 400)) * time.Microsecond
 	p.posts = w.pick(1, 4, 16)
 	p.maxMessage = w.pick(64, 1000, 9000, 40000, 100000)
@@ -113,7 +119,11 @@ func (w *World) planNetwork(most float64) {
 		return w.random.Float64() * most
 	}
 	f.Loss, f.Dup, f.Reorder, f.Corrupt = roll(0.7), roll(0.5), roll(0.5), roll(0.4)
-	f.Gap = time.Duration(w.pick(10, 100, 1000)) * time.Microsecond
+	f.Gap = time.Duration(w.pick(10, 100, 1000, 20000)) * time.Microsecond
+	if w.chance(0.4) {
+		w.plan.picky = w.between(0, len(pickyKinds)-1)
+		w.plan.pickLoss = w.random.Float64() * min(0.5, 5*most)
+	}
 	if w.chance(0.3) {
 		f.Jitter = time.Duration(w.random.Float64() * float64(f.Delay))
 	}
@@ -123,12 +133,15 @@ func (w *World) planNetwork(most float64) {
 }
 
 // loss is the chance that a packet does not arrive.
-func (p *plan) loss() float64 { return p.profile.Loss + p.profile.Corrupt }
+func (p *plan) loss() float64 { return p.profile.Loss + p.profile.Corrupt + p.pickLoss }
 
 func (p *plan) String() string {
 	s := fmt.Sprintf("%d hosts, %d applications, %d connections, %d datagram QPs, %v, MTU %v, "+
 		"messages up to %d B, network %v", p.hosts, p.apps, p.connections, p.datagrams,
 		p.duration.Round(time.Microsecond), p.mtu, p.maxMessage, p.profile)
+	if p.pickLoss > 0 {
+		s += fmt.Sprintf(", %.0f%% of %s lost", 100*p.pickLoss, pickyKinds[p.picky].name)
+	}
 	for _, f := range []struct {
 		on   bool
 		name string

@@ -30,6 +30,7 @@ type Report struct {
 	Requests    uint64
 	Completions uint64
 	Elapsed     time.Duration     // virtual
+	Rest        time.Duration     // virtual: from the end of trouble to rest
 	Marks       map[string]uint64 // how often what rare things happened
 	Failures    []string
 	Tail        []string // the last lines of the trace, where something failed
@@ -74,7 +75,7 @@ func (w *World) report() (Report, error) {
 	r := Report{
 		Seed: w.cfg.Seed, Plan: w.plan.String(), Hash: w.trace.hash, Packets: w.packets,
 		Local: w.local, Requests: w.requests, Completions: w.completions,
-		Elapsed: time.Duration(w.now), Marks: w.marks, Failures: w.court.Failures(),
+		Elapsed: time.Duration(w.now), Rest: w.restAt.Sub(w.calmAt), Marks: w.marks, Failures: w.court.Failures(),
 	}
 	if !w.court.HasFailed() {
 		return r, nil

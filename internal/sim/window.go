@@ -34,6 +34,13 @@ func (e *endpoint) newWindow(n int) *window {
 	}
 }
 
+// renew forgets the peer's requests: its queue pair was reset.
+func (x *window) renew(e *endpoint) {
+	x.model.Close()
+	x.reads, x.seed = nil, e.app.world.random.Uint64()
+	x.model = &check.Window{Mem: e.app.mem, Name: e.name + " window", Off: x.area.off, Len: x.n}
+}
+
 // close ends the window after nobody can write to it any more.
 func (x *window) close() {
 	x.model.Close()

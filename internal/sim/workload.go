@@ -158,7 +158,7 @@ func (e *endpoint) load(r *request, n int, seed uint64, from int) bool {
 		r.wqe.Flags |= uint8(rdma.SendInline)
 		return true
 	}
-	r.pieces = e.app.cut(n, e.maxSGE, 0)
+	r.pieces = e.app.cut(n, e.maxSGE, forSend)
 	if r.pieces == nil {
 		return false
 	}
@@ -261,7 +261,7 @@ func (e *endpoint) postRead() bool {
 	x := e.far
 	n := w.length(x.n)
 	off := w.between(0, x.n-n)
-	r := request{pieces: e.app.cut(n, e.maxSGE, rdma.AccessLocalWrite)}
+	r := request{pieces: e.app.cut(n, e.maxSGE, forResult)}
 	if r.pieces == nil || x.model.HasDoubts() {
 		e.app.uncut(r.pieces)
 		return false
@@ -314,7 +314,7 @@ func (e *endpoint) claim(r *request) (finish func()) {
 func (e *endpoint) postAtomic(code rdma.WROpcode) bool {
 	w := e.app.world
 	target := e.peer.app
-	r := request{pieces: e.app.cut(8, 1, rdma.AccessLocalWrite)}
+	r := request{pieces: e.app.cut(8, 1, forResult)}
 	if r.pieces == nil {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/netio/faulty"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/sim/check"
 )
@@ -28,6 +29,8 @@ type World struct {
 	datagrams []*endpoint
 	isCalm    bool
 	healedAt  clock.Time
+	calmAt    clock.Time
+	restAt    clock.Time
 
 	arrival  ibt.Packet
 	spare    []*flight
@@ -39,16 +42,29 @@ type World struct {
 }
 
 // restTime is how long the world may take to come to rest after the trouble.
-const restTime = 2 * time.Minute
+const restTime = 10 * time.Second
 
 func newWorld(cfg Config) *World {
+	w := newEmptyWorld(cfg)
+	w.makePlan()
+	w.populate()
+	w.mishaps()
+	return w
+}
+
+func newEmptyWorld(cfg Config) *World {
 	w := &World{
 		cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 0x736f6674726e6963)),
 		trace: newTrace(cfg.Trace), marks: map[string]uint64{},
 	}
 	w.observe = observer{world: w, flows: map[uint64]*flow{}}
 	w.now = clock.Time(time.Second)
-	w.makePlan()
+	return w
+}
+
+// populate makes what the plan says.
+func (w *World) populate() {
+	cfg := &w.cfg
 	for i := range w.plan.hosts {
 		w.hosts = append(w.hosts, newHost(w, i))
 	}
@@ -57,8 +73,14 @@ func newWorld(cfg Config) *World {
 		for _, to := range w.hosts {
 			if from != to {
 				random := rand.New(rand.NewPCG(cfg.Seed, uint64(from.index*64+to.index)))
-				l := &link{from: from, to: to, random: random, marks: w.plan.marks}
+				l := &link{
+					from: from, to: to, random: random, marks: w.plan.marks, picks: w.plan.pickLoss,
+				}
 				l.setProfile(w.plan.profile)
+				if w.chance(0.15) {
+					l.picks = 0
+					l.setProfile(faulty.Profile{Delay: w.plan.profile.Delay})
+				}
 				from.links[to.index] = l
 			}
 		}
@@ -77,8 +99,6 @@ func newWorld(cfg Config) *World {
 	for range w.plan.datagrams {
 		w.newDatagramEndpoint()
 	}
-	w.mishaps()
-	return w
 }
 
 // run takes the world through its three parts.
@@ -89,6 +109,7 @@ func (w *World) run() {
 	w.calm()
 	w.turnAll()
 	w.advance(w.now.Add(restTime))
+	w.restAt = w.now
 	if !w.court.HasFailed() {
 		w.judgeRest()
 	}
@@ -175,7 +196,7 @@ func (w *World) pickApp() *app {
 	var all []*app
 	for _, h := range w.hosts {
 		for _, a := range h.apps {
-			if !a.isGone && !a.process.isDead && len(a.endpoints) < 12 {
+			if !a.isGone && !a.process.isDead && len(a.endpoints) < 8 {
 				all = append(all, a)
 			}
 		}
