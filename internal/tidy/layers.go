@@ -34,12 +34,14 @@ var layerTable = []layerRow{
 	// What crosses a boundary, byte by byte.
 	{layer: 1, path: "internal/wire/ib"},
 	{layer: 1, path: "internal/wire/roce"},
+	{layer: 1, path: "internal/wire/mad"},
 	{layer: 1, path: "internal/abi"},
 	{layer: 1, path: "internal/abi/cheader", impure: true},
 	{layer: 1, path: "internal/ring"},
 
 	{layer: 2, path: "internal/mem"},
 	{layer: 3, path: "internal/engine/ibt"},
+	{layer: 3, path: "internal/engine/cm"},
 	{layer: 5, path: "internal/nic"},
 
 	// Everything that touches the outside, one thing each.
