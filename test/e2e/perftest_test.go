@@ -229,7 +229,11 @@ var udNotice = regexp.MustCompile(`(?m)^ (Max msg size in UD is MTU \d+|Changing
 // It returns the report, and whether the times in it mean anything.
 func (row perfRow) succeed(t *testing.T, p *process) (report string, clocked bool) {
 	t.Helper()
-	out := p.end(t)
+	limit := patience
+	if row.long {
+		limit = 5 * patience
+	}
+	out := p.endWithin(t, limit)
 	rest := clockNoise.ReplaceAllString(out.stderr, "")
 	clocked = rest == out.stderr
 	if strings.Contains(row.args, "UD -a") {
