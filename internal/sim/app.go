@@ -82,9 +82,9 @@ func (w *World) newApp(h *host) *app {
 	}
 	a.layOut()
 	a.newCQ(cqEntries)
-	if w.chance(w.plan.shared) {
+	if w.plan.maxMessage <= sharedMost && w.chance(w.plan.shared) {
 		a.srq = a.newSharedQueue()
-		a.cqs[0].load += 2 * a.srq.depth
+		a.cqs[0].load += sharedLoad
 	}
 	h.apps = append(h.apps, a)
 	w.apps = append(w.apps, a)

@@ -81,13 +81,8 @@ func (a *app) newEndpoint(kind rdma.QPType, maxMessage int) *endpoint {
 		return nil
 	}
 	a.endpoints = append(a.endpoints, e)
-	if e.isHolder() {
-		e.srq.holders++
-	}
 	return e
 }
-
-func (e *endpoint) isHolder() bool { return e.srq != nil && e.kind != rdma.QPTypeRC }
 
 func (e *endpoint) create(req *abi.CreateQPReq) bool {
 	a, w := e.app, e.app.world
@@ -307,14 +302,9 @@ func (e *endpoint) vanish() {
 	}
 	e.isGone = true
 	e.forget()
+	e.app.world.observe.forget(e)
 	e.sendCQ.load -= e.maxSend
 	e.recvCQ.load -= e.maxRecv
-	if e.srq != nil {
-		e.srq.lost++
-	}
-	if e.isHolder() {
-		e.srq.holders--
-	}
 	e.app.endpoints = slices.DeleteFunc(e.app.endpoints, func(x *endpoint) bool { return x == e })
 	if e.near != nil {
 		e.near.close()

@@ -5,7 +5,9 @@ import (
 	"slices"
 
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/sim/check"
 	"github.com/softrnic/softrnic/internal/wire/ib"
+	"github.com/softrnic/softrnic/internal/wire/roce"
 )
 
 // observer watches packets from outside and marks rare ones, so that a test can demand that the
@@ -14,6 +16,21 @@ type observer struct {
 	world   *World
 	flows   map[uint64]*flow
 	headers ib.Headers
+	// Conversations by responder and by requester.
+	requests, answers map[uint64]*check.Conversation
+}
+
+// place names a queue pair of any host.
+func place(h *host, qpn uint32) uint64 { return uint64(h.index)<<32 | uint64(qpn) }
+
+// listen follows the packets of a reliable connection from e to its peer and back.
+func (o *observer) listen(e *endpoint) {
+	c := &check.Conversation{
+		Court: &o.world.court, Name: e.name + " ⇄ " + e.peer.name,
+		MTU: uint32(o.world.plan.mtu.Bytes()), First: e.psn,
+	}
+	o.requests[place(e.peer.app.host, e.peer.qpn)] = c
+	o.answers[place(e.app.host, e.qpn)] = c
 }
 
 // flow is what was seen of the requests to one queue pair.
@@ -24,8 +41,6 @@ type flow struct {
 	readSize uint32
 	hasRead  bool
 	atomics  map[rdma.PSN]bool
-	// answered are the PSNs that only data answer: those of READs and atomics.
-	answered map[rdma.PSN]bool
 }
 
 func (w *World) mark(name string) { w.marks[name]++ }
@@ -37,30 +52,40 @@ func (w *World) markStatus(s rdma.WCStatus) {
 }
 
 func (o *observer) flow(h *host, q rdma.QPN) *flow {
-	key := uint64(h.index)<<32 | uint64(q)
+	key := place(h, uint32(q))
 	f := o.flows[key]
 	if f == nil {
-		f = &flow{atomics: map[rdma.PSN]bool{}, answered: map[rdma.PSN]bool{}}
+		f = &flow{atomics: map[rdma.PSN]bool{}}
 		o.flows[key] = f
 	}
 	return f
 }
 
-// forget drops what was seen of requests to a queue pair that was reset.
+// forget drops what was seen of a queue pair that is reset or gone.
 func (o *observer) forget(e *endpoint) {
-	delete(o.flows, uint64(e.app.host.index)<<32|uint64(e.qpn))
+	at := place(e.app.host, e.qpn)
+	delete(o.flows, at)
+	delete(o.requests, at)
+	delete(o.answers, at)
 }
 
 // sent looks at a packet before the network has its way with it.
 func (o *observer) sent(f *flight) {
 	h := &o.headers
-	if _, err := h.Parse(f.buf[:len(f.buf)-4]); err != nil {
+	payload, err := h.Parse(f.buf[:len(f.buf)-roce.ICRCLen])
+	if err != nil {
 		o.world.court.Failf("%s sends what nobody understands: %v", f.from.name, err)
 		return
 	}
 	if !h.BTH.Opcode.IsRequest() {
-		o.judgeAcknowledge(f)
+		c := o.answers[place(f.to, uint32(h.BTH.DestQPN))]
+		if c != nil && h.BTH.Opcode.IsResponse() {
+			c.Answer(h, payload)
+		}
 		return
+	}
+	if c := o.requests[place(f.to, uint32(h.BTH.DestQPN))]; c != nil {
+		c.Request(o.world.now, h, payload)
 	}
 	x := o.flow(f.to, h.BTH.DestQPN)
 	psn := h.BTH.PSN
@@ -71,7 +96,6 @@ func (o *observer) sent(f *flight) {
 		o.world.mark("request.again")
 	}
 	x.psn, x.isUsed = psn, true
-	x.noteAnswered(h, uint32(o.world.plan.mtu.Bytes()))
 	if !h.BTH.Opcode.IsReadRequest() {
 		return
 	}
@@ -85,41 +109,6 @@ func (o *observer) sent(f *flight) {
 	x.read, x.readSize, x.hasRead = psn, h.RETH.Length, true
 }
 
-// noteAnswered remembers how the peer has to answer.
-func (x *flow) noteAnswered(h *ib.Headers, mtu uint32) {
-	psn, n := h.BTH.PSN, uint32(1)
-	isData := h.BTH.Opcode.IsAtomic() || h.BTH.Opcode.IsReadRequest()
-	if h.BTH.Opcode.IsReadRequest() {
-		n = max(1, (h.RETH.Length+mtu-1)/mtu)
-	}
-	for i := range n {
-		if isData {
-			x.answered[psn.Add(i)] = true
-		} else {
-			delete(x.answered, psn.Add(i))
-		}
-	}
-}
-
-// judgeAcknowledge finds a plain ACK with the PSN of a READ or an atomic, which would say that
-// data were sent that were not (case T05).
-func (o *observer) judgeAcknowledge(f *flight) {
-	h := &o.headers
-	if h.BTH.Opcode != ib.RCAcknowledge || h.AETH.Syndrome.Kind() != ib.SyndromeACK {
-		return
-	}
-	for _, a := range f.to.apps {
-		e := a.endpointOf(uint32(h.BTH.DestQPN))
-		if e == nil || e.peer == nil || e.peer.isGone {
-			continue
-		}
-		if o.flow(f.from, rdma.QPN(e.peer.qpn)).answered[h.BTH.PSN] {
-			o.world.court.Failf("%s: an ACK carries PSN %v, which a READ or atomic has",
-				e.peer.name, h.BTH.PSN)
-		}
-	}
-}
-
 // arrived looks at a packet that a NIC is about to get.
 func (o *observer) arrived(to *host, h *ib.Headers) {
 	w := o.world
@@ -130,6 +119,9 @@ func (o *observer) arrived(to *host, h *ib.Headers) {
 			w.mark("atomic.duplicate")
 		}
 		x.atomics[h.BTH.PSN] = true
+	}
+	if c := o.answers[place(to, uint32(h.BTH.DestQPN))]; c != nil && op.IsResponse() {
+		c.Arrived(w.now, h)
 	}
 	if op == ib.CNP {
 		w.mark("congestion.notified")

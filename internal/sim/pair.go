@@ -53,9 +53,6 @@ func (p *pair) connect() {
 		return
 	}
 	p.maxMessage = w.between(0, w.plan.maxMessage)
-	if a.srq != nil || b.srq != nil {
-		p.maxMessage = min(p.maxMessage, w.plan.maxMessage)
-	}
 	p.ends[0] = a.newEndpoint(p.kind, p.maxMessage)
 	p.ends[1] = b.newEndpoint(p.kind, p.maxMessage)
 	if p.ends[0] == nil || p.ends[1] == nil {
@@ -111,6 +108,11 @@ func (p *pair) raise() {
 		e.fill()
 	}
 	p.tolerate()
+	for _, e := range p.ends {
+		if p.kind == rdma.QPTypeRC && e.app.host != e.peer.app.host {
+			w.observe.listen(e)
+		}
+	}
 	for i := range p.ends {
 		p.later(w.delay(0, 100*time.Microsecond), func() { p.toRTR(i) })
 	}
@@ -342,9 +344,6 @@ func (p *pair) reset(i int) {
 	e.setState(rdma.QPStateReset)
 	e.isOpen = false
 	e.forget()
-	if e.srq != nil {
-		e.srq.lost++
-	}
 	p.world.observe.forget(e)
 }
 

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"sync/atomic"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -156,18 +158,15 @@ func (r *receive) settle(e *endpoint, filled int) {
 
 // sharedQueue is an application's end of an SRQ.
 type sharedQueue struct {
-	app    *app
-	handle uint32
-	rq     *ring.Producer
-	ledger check.RecvQueue
-	depth  int
-	maxSGE int
-	each   int // bytes of a receive
-	// lost counts queue pairs that are gone: each may have taken a receive with it.
-	lost int
-	// holders counts unreliable queue pairs: each may keep a receive of a message that was cut short
-	// for the next one, which may never come.
-	holders int
+	app      *app
+	handle   uint32
+	rq       *ring.Producer
+	ledger   check.RecvQueue
+	depth    int
+	maxSGE   int
+	each     int // bytes of a receive
+	consumed *atomic.Uint32
+	posted   uint32
 }
 
 func (a *app) newSharedQueue() *sharedQueue {
@@ -180,7 +179,7 @@ func (a *app) newSharedQueue() *sharedQueue {
 		limit = uint32(w.between(1, s.depth))
 	}
 	rsp, shared, refusal := a.ctx.CreateSRQ(&abi.CreateSRQReq{
-		PD: a.pd, MaxWR: uint32(s.depth + 8), MaxSGE: uint32(s.maxSGE), Limit: limit,
+		PD: a.pd, MaxWR: uint32(s.depth), MaxSGE: uint32(s.maxSGE), Limit: limit,
 	})
 	if refusal != nil {
 		w.court.Failf("%s: create_srq: %v", a.name, refusal)
@@ -191,19 +190,38 @@ func (a *app) newSharedQueue() *sharedQueue {
 	s.rq = ring.NewProducer(m[rsp.Offset:],
 		ring.Geometry{Entries: rsp.Entries, Stride: rsp.Stride},
 		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
+	s.consumed = ring.Word(m, abi.OffRQConsumer)
 	s.ledger = check.RecvQueue{Court: &w.court, Name: a.name + " SRQ", Shared: true}
 	s.fill()
 	return s
 }
 
-// fill posts receives until the queue has its depth.
+// fill posts receives until the queue has its depth. What queue pairs have taken does not count:
+// they may keep it for long.
 func (s *sharedQueue) fill() {
-	for s.ledger.Open() < s.depth+s.lost+s.holders && s.rq.Free() > 0 {
+	waiting, _ := s.app.cqs[0].ring.Pending()
+	for int(s.posted-s.consumed.Load()) < s.depth && waiting < sharedWaiting {
+		if s.rq.Free() == 0 {
+			s.app.world.court.Failf("%s: the shared receive queue is full before its time", s.app.name)
+			return
+		}
 		r := s.app.newReceive(nil, s.each, s.maxSGE)
 		if r == nil {
 			return
 		}
 		r.enqueue(s.rq)
+		s.posted++
 		s.ledger.Post(r.id)
 	}
 }
+
+// sharedWaiting is how many completions may wait while more receives are posted; sharedLoad is what
+// a shared queue may have in its CQ then.
+const (
+	sharedWaiting = 256
+	sharedLoad    = sharedWaiting + 128
+)
+
+// sharedMost is the longest message for which applications share receives: one that a queue pair
+// takes to its grave is lost to the application, and so is its memory.
+const sharedMost = 9000

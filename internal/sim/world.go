@@ -57,7 +57,10 @@ func newEmptyWorld(cfg Config) *World {
 		cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 0x736f6674726e6963)),
 		trace: newTrace(cfg.Trace), marks: map[string]uint64{},
 	}
-	w.observe = observer{world: w, flows: map[uint64]*flow{}}
+	w.observe = observer{
+		world: w, flows: map[uint64]*flow{}, requests: map[uint64]*check.Conversation{},
+		answers: map[uint64]*check.Conversation{},
+	}
 	w.now = clock.Time(time.Second)
 	return w
 }

@@ -7,4 +7,5 @@
 //	Memory                no byte changes that nobody was allowed to write
 //	Window                remote writes and reads equal a model memory
 //	Counter, Chain        fetch-and-add and compare-and-swap linearise
+//	Conversation          packets on the wire follow the rules of the RC service
 package check

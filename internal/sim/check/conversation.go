@@ -1,0 +1,199 @@
+package check
+
+import (
+	"time"
+
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
+)
+
+// Conversation judges the packets between one requester and its responder of the RC service as a
+// third party on the wire sees them, before the network has its way with them (IBTA 9.7).
+type Conversation struct {
+	Court *Court
+	Name  string
+	MTU   uint32
+	First rdma.PSN
+
+	high     uint64 // packets that were sent for the first time so far; the next has number high
+	packets  []wirePacket
+	messages []uint64 // number of the packet after each message, in order
+	isInside bool     // the message goes on
+	write    bool     // the message is a WRITE
+	acked    uint64   // packets that an answer that arrived acknowledges
+
+	notReadyTill   clock.Time
+	notReadyPacket uint64
+	isRepeated     bool
+}
+
+// wirePacket is what a repetition of a packet has to repeat.
+type wirePacket struct {
+	opcode ib.Opcode
+	length uint32
+	sum    uint64
+	data   bool // answered by READ data or an atomic's value
+}
+
+// number turns a PSN into the count of packets before it. Those from the future are at least high.
+func (c *Conversation) number(psn rdma.PSN) uint64 {
+	return c.high + uint64(int64(psn.Sub(c.First.Add(uint32(c.high&rdma.PSNMask)))))
+}
+
+func sumOf(b []byte) uint64 {
+	h := uint64(len(b)) + 1
+	for ; len(b) >= 8; b = b[8:] {
+		v := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
+		h = (h ^ v) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	for _, v := range b {
+		h = (h ^ uint64(v)) * 0x9e3779b97f4a7c15
+	}
+	return h
+}
+
+// Request takes a packet that the requester sends.
+func (c *Conversation) Request(now clock.Time, h *ib.Headers, payload []byte) {
+	at := c.number(h.BTH.PSN)
+	if now < c.notReadyTill && at >= c.notReadyPacket {
+		c.Court.Failf("%s: sends PSN %v %v before the receiver is ready", c.Name, h.BTH.PSN,
+			c.notReadyTill.Sub(now))
+	}
+	if at == c.notReadyPacket {
+		c.isRepeated = true
+	}
+	switch {
+	case at > c.high:
+		c.Court.Failf("%s: PSN %v leaves out %d packets", c.Name, h.BTH.PSN, int64(at-c.high))
+	case at == c.high:
+		c.begin(h, payload)
+	default:
+		c.repeat(at, h, payload)
+	}
+}
+
+// begin takes a packet that is sent for the first time: messages are whole and cut at the MTU.
+func (c *Conversation) begin(h *ib.Headers, payload []byte) {
+	op := h.BTH.Opcode
+	info := op.Info()
+	isStart := info.Position == ib.First || info.Position == ib.Only
+	switch {
+	case isStart == c.isInside:
+		c.Court.Failf("%s: %v follows what it cannot follow", c.Name, op)
+	case !isStart && info.Operation == ib.OperationWrite != c.write:
+		c.Court.Failf("%s: %v goes on with another operation", c.Name, op)
+	case !info.Payload.Allows(len(payload), int(c.MTU)):
+		c.Court.Failf("%s: %v with %d bytes at MTU %d", c.Name, op, len(payload), c.MTU)
+	}
+	c.isInside = info.Position == ib.First || info.Position == ib.Middle
+	c.write = info.Operation == ib.OperationWrite
+	x := wirePacket{
+		opcode: op, length: uint32(len(payload)), sum: sumOf(payload),
+		data: op.IsReadRequest() || op.IsAtomic(),
+	}
+	n := uint32(1)
+	if op.IsReadRequest() {
+		n = max(1, (h.RETH.Length+c.MTU-1)/c.MTU)
+	}
+	for range n {
+		c.packets = append(c.packets, x)
+	}
+	c.high += uint64(n)
+	if !c.isInside {
+		c.messages = append(c.messages, c.high)
+	}
+}
+
+// repeat takes a packet that was sent before: it is the same, but that a READ may ask for the rest.
+func (c *Conversation) repeat(at uint64, h *ib.Headers, payload []byte) {
+	if int64(at) < 0 {
+		c.Court.Failf("%s: PSN %v is before the first", c.Name, h.BTH.PSN)
+		return
+	}
+	x := &c.packets[at]
+	if x.opcode != h.BTH.Opcode || x.length != uint32(len(payload)) || x.sum != sumOf(payload) {
+		c.Court.Failf("%s: PSN %v is repeated with another content: %v of %d bytes, first %v of %d",
+			c.Name, h.BTH.PSN, h.BTH.Opcode, len(payload), x.opcode, x.length)
+	}
+}
+
+// Answer takes a packet that the responder sends.
+func (c *Conversation) Answer(h *ib.Headers, payload []byte) {
+	at := c.number(h.BTH.PSN)
+	op := h.BTH.Opcode
+	if at >= c.high || int64(at) < 0 {
+		c.Court.Failf("%s: %v answers PSN %v, which was not sent", c.Name, op, h.BTH.PSN)
+		return
+	}
+	x := &c.packets[at]
+	switch {
+	case op == ib.RCAcknowledge && h.AETH.Syndrome.Kind() == ib.SyndromeACK && x.data:
+		c.Court.Failf("%s: an ACK carries PSN %v of a %v (case T05)", c.Name, h.BTH.PSN, x.opcode)
+	case op == ib.RCAtomicAcknowledge && !x.opcode.IsAtomic(),
+		op.IsReadResponse() && !x.opcode.IsReadRequest():
+		c.Court.Failf("%s: %v answers PSN %v, a %v", c.Name, op, h.BTH.PSN, x.opcode)
+	case !op.Info().Payload.Allows(len(payload), int(c.MTU)):
+		c.Court.Failf("%s: %v with %d bytes at MTU %d", c.Name, op, len(payload), c.MTU)
+	}
+	if op.HasAETH() {
+		c.judgeMSN(h, at)
+	}
+}
+
+// judgeMSN compares the count of completed messages with what was sent: at least those that the
+// answer acknowledges, at most all that are whole (IBTA 9.7.7.1).
+func (c *Conversation) judgeMSN(h *ib.Headers, at uint64) {
+	end := at + 1
+	if h.AETH.Syndrome.Kind() != ib.SyndromeACK || h.BTH.Opcode.IsReadResponse() {
+		end = at // the message at is not complete
+	}
+	least := uint32(c.completeBefore(end))
+	most := uint32(len(c.messages))
+	got := uint32(h.AETH.MSN)
+	if (got-least)&rdma.PSNMask > (most-least)&rdma.PSNMask {
+		c.Court.Failf("%s: %v of PSN %v has MSN %d; %d…%d messages are complete",
+			c.Name, h.BTH.Opcode, h.BTH.PSN, got, least, most)
+	}
+}
+
+// completeBefore counts the messages that end at or before packet number end.
+func (c *Conversation) completeBefore(end uint64) int {
+	lo, hi := 0, len(c.messages)
+	for lo < hi {
+		mid := (lo + hi) / 2
+		if c.messages[mid] <= end {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// Arrived takes an answer that the requester gets. A receiver-not-ready NAK for a packet that is
+// open and was sent since the last one keeps the requester silent for its time (case T13).
+func (c *Conversation) Arrived(now clock.Time, h *ib.Headers) {
+	at := c.number(h.BTH.PSN)
+	if at >= c.high {
+		return
+	}
+	s := h.AETH.Syndrome
+	if h.BTH.Opcode != ib.RCAcknowledge || s.Kind() != ib.SyndromeRNRNAK {
+		if h.BTH.Opcode != ib.RCAcknowledge || s.Kind() == ib.SyndromeACK {
+			at++
+		}
+		c.acked = max(c.acked, at)
+		if c.acked > c.notReadyPacket {
+			c.notReadyTill = 0 // it was ready for a copy that came another way
+		}
+		return
+	}
+	if at < c.acked || at == c.notReadyPacket && !c.isRepeated && now < c.notReadyTill {
+		return
+	}
+	c.notReadyPacket, c.isRepeated = at, false
+	c.notReadyTill = now.Add(max(s.RNRTimer().Duration(), time.Microsecond))
+}
