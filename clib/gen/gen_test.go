@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -43,7 +44,7 @@ func TestSort_Versions_AreNumbersAndPrivateLast(t *testing.T) {
 
 // TestDebian12_List_HasWhatPerftestNeeds guards the list that is used where no library is.
 func TestDebian12_List_HasWhatPerftestNeeds(t *testing.T) {
-	list, err := Parse(debian12)
+	list, err := Parse(debian12["libibverbs.so.1"])
 	if err != nil || len(list) != 180 {
 		t.Fatalf("%d symbols, %v", len(list), err)
 	}
@@ -56,6 +57,22 @@ func TestDebian12_List_HasWhatPerftestNeeds(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing", want)
 		}
+	}
+}
+
+func TestDebian12_LibraryRDMACM_HasAllVersions(t *testing.T) {
+	list, err := Parse(debian12["librdmacm.so.1"])
+	if err != nil || len(list) != 68 {
+		t.Fatalf("%d symbols, %v", len(list), err)
+	}
+	want := []string{"RDMACM_1.0", "RDMACM_1.1", "RDMACM_1.2", "RDMACM_1.3"}
+	if got := versions(list); !slices.Equal(got, want) {
+		t.Errorf("versions %v", got)
+	}
+	stubs := Stubs(list, map[string]bool{"rdma_create_id": true})
+	if strings.Contains(stubs, "rdma_create_id") || strings.Contains(stubs, "return errno") ||
+		!strings.Contains(stubs, "intptr_t rsocket(void)\n{\n\terrno = EOPNOTSUPP;\n\treturn -1;") {
+		t.Error(stubs)
 	}
 }
 

@@ -5,44 +5,48 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 func main() {
-	library := flag.String("library", FindLibrary(), "real library whose symbols to export")
-	out := flag.String("out", "", "directory for libibverbs.map and stubs.c")
+	name := flag.String("name", "libibverbs.so.1", "library to generate for")
+	library := flag.String("library", "", "its real counterpart, by default the one installed")
+	out := flag.String("out", "", "directory for the version script and the stubs")
 	list := flag.Bool("list", false, "print the library's symbols and do nothing else")
 	flag.Parse()
-	if err := run(*library, *out, *list, flag.Args()); err != nil {
+	if *library == "" {
+		*library = FindLibrary(*name)
+	}
+	symbols, err := symbolsOf(*name, *library)
+	if err == nil && *list {
+		fmt.Print(Format(symbols))
+		return
+	}
+	if err == nil {
+		base, _, _ := strings.Cut(*name, ".")
+		err = generate(symbols, filepath.Join(*out, base), flag.Args())
+	}
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "clib/gen: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-// run generates the files from the object files given.
-func run(library, out string, list bool, objects []string) error {
-	symbols, err := symbolsOf(library)
-	if err != nil {
-		return err
-	}
-	if list {
-		fmt.Print(Format(symbols))
-		return nil
-	}
+// generate writes both files, whose names begin with base, from the object files given.
+func generate(symbols []Symbol, base string, objects []string) error {
 	implemented, err := ReadObjects(objects)
 	if err != nil {
 		return err
 	}
-	err = os.WriteFile(filepath.Join(out, "libibverbs.map"), []byte(VersionScript(symbols)), 0o644)
-	if err != nil {
+	if err := os.WriteFile(base+".map", []byte(VersionScript(symbols)), 0o644); err != nil {
 		return err
 	}
-	stubs := Stubs(symbols, implemented)
-	return os.WriteFile(filepath.Join(out, "stubs.c"), []byte(stubs), 0o644)
+	return os.WriteFile(base+"-stubs.c", []byte(Stubs(symbols, implemented)), 0o644)
 }
 
-func symbolsOf(library string) ([]Symbol, error) {
+func symbolsOf(name, library string) ([]Symbol, error) {
 	if library == "" {
-		return Parse(debian12)
+		return Parse(debian12[name])
 	}
 	return ReadLibrary(library)
 }

@@ -88,6 +88,8 @@ const (
 func stubBody(s Symbol) string {
 	name := strings.TrimPrefix(s.Name, "_")
 	switch {
+	case strings.HasPrefix(s.Version, "RDMACM_"):
+		return failWithMinusOne
 	case name == "ibv_get_device_list":
 		return emptyList
 	case name == "ibv_free_device_list":

@@ -21,20 +21,25 @@ type Symbol struct {
 	Bytes uint64
 }
 
-//go:embed debian12.txt
-var debian12 string
+//go:embed libibverbs-debian12.txt
+var libibverbsDebian12 string
 
-// libraryPatterns is where distributions put the real library.
-var libraryPatterns = []string{
-	"/usr/lib/*-linux-gnu/libibverbs.so.1",
-	"/usr/lib64/libibverbs.so.1",
-	"/usr/lib/libibverbs.so.1",
+//go:embed librdmacm-debian12.txt
+var librdmacmDebian12 string
+
+// debian12 has the lists of Debian 12 by the name of the library.
+var debian12 = map[string]string{
+	"libibverbs.so.1": libibverbsDebian12,
+	"librdmacm.so.1":  librdmacmDebian12,
 }
 
+// libraryDirs is where distributions put the real libraries.
+var libraryDirs = []string{"/usr/lib/*-linux-gnu", "/usr/lib64", "/usr/lib"}
+
 // FindLibrary returns the installed library, or "" where there is none.
-func FindLibrary() string {
-	for _, pattern := range libraryPatterns {
-		if found, _ := filepath.Glob(pattern); len(found) > 0 {
+func FindLibrary(name string) string {
+	for _, dir := range libraryDirs {
+		if found, _ := filepath.Glob(filepath.Join(dir, name)); len(found) > 0 {
 			return found[0]
 		}
 	}
@@ -116,10 +121,9 @@ func compareVersions(a, b string) int {
 
 func versionNumber(v string) int {
 	const private = 1 << 20
-	if minor, ok := strings.CutPrefix(v, "IBVERBS_1."); ok {
-		if n, err := strconv.Atoi(minor); err == nil {
-			return n
-		}
+	_, minor, _ := strings.Cut(v, "_1.")
+	if n, err := strconv.Atoi(minor); err == nil {
+		return n
 	}
 	return private
 }

@@ -33,7 +33,9 @@ var library = sync.OnceValues(func() (string, error) {
 
 // inputs are read by compilers, which "go test" does not see: opened here, they count when it
 // decides whether a cached result still holds.
-var inputs = []string{"testdata/*.[ch]", "../src/*.[ch]", "../include/*.h", "../Makefile"}
+var inputs = []string{
+	"testdata/*.[ch]", "../ctl/*.[ch]", "../verbs/*.[ch]", "../include/*.h", "../Makefile",
+}
 
 func openInputs(t *testing.T) {
 	t.Helper()
@@ -72,7 +74,7 @@ func compile(t *testing.T, source string, more ...string) string {
 	bin := filepath.Join(t.TempDir(), "program")
 	args := []string{
 		"-std=c11", "-D_GNU_SOURCE", "-D_FILE_OFFSET_BITS=64", "-g", "-O1", "-pthread",
-		"-Wall", "-Wextra", "-Werror", "-I../src", "-I../include", "-o", bin,
+		"-Wall", "-Wextra", "-Werror", "-I../ctl", "-I../verbs", "-I../include", "-o", bin,
 		filepath.Join("testdata", source),
 	}
 	// Libraries stand after what uses them.

@@ -48,6 +48,7 @@ type fakeConn struct {
 	cqs    map[uint32]*fakeCQ
 	qps    map[uint32]*fakeQP
 	srqs   map[uint32]*shm.Memory
+	groups map[abi.AttachMulticastReq]bool
 	memory []*shm.Memory
 	fds    []int
 }
@@ -112,6 +113,7 @@ func (n *fakeNIC) accept(wg *sync.WaitGroup) {
 		c := &fakeConn{
 			nic: n, conn: conn, next: 1, kick: -1, async: -1, pipes: map[uint32]int{},
 			cqs: map[uint32]*fakeCQ{}, qps: map[uint32]*fakeQP{}, srqs: map[uint32]*shm.Memory{},
+			groups: map[abi.AttachMulticastReq]bool{},
 		}
 		n.mu.Lock()
 		n.conns[c] = true
@@ -412,6 +414,13 @@ func (c *fakeConn) executeObject(m *ctl.Message) ctl.Message {
 		return ctl.Message{}
 	case abi.OpQuerySRQ:
 		return body(abi.SRQAttr{MaxWR: 16, MaxSGE: 4, Limit: 2})
+	case abi.OpAttachMulticast, abi.OpDetachMulticast:
+		req := decode[abi.AttachMulticastReq](c, m)
+		if attach := m.Op == abi.OpAttachMulticast; c.groups[req] == attach {
+			return refuse(syscall.EINVAL, "it is so already")
+		}
+		c.groups[req] = !c.groups[req]
+		return ctl.Message{}
 	case abi.OpDeallocPD, abi.OpDeregMR, abi.OpDestroyAH, abi.OpDestroyCQ, abi.OpDestroySRQ,
 		abi.OpDestroyCompChannel:
 		decode[abi.HandleMsg](c, m)

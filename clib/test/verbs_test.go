@@ -220,7 +220,8 @@ func TestMemory_Cases(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
 	}
-	bin := compile(t, "mem_test.c", "../src/mem.c", "../src/mem_file.c", "../src/maps.c")
+	bin := compile(t, "mem_test.c", "../verbs/mem.c", "../verbs/mem_file.c",
+		"../verbs/maps.c")
 	for _, name := range []string{
 		"move", "release", "fault", "scattered", "in_use", "reuse", "fork", "threads", "sparse",
 		"kinds", "limit",

@@ -64,6 +64,7 @@ static void test_objects(void)
 	struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
+	union ibv_gid group = {.raw = {0xff, 0x0e, [15] = 7}};
 	uint32_t number;
 
 	setup_make(&s, 8);
@@ -86,7 +87,12 @@ static void test_objects(void)
 	CHECK(ibv_query_qp(s.qp, &attr, IBV_QP_STATE, &init) == 0);
 	CHECK(attr.qp_state == IBV_QPS_RTS && init.send_cq == s.cq && init.cap.max_send_sge == 2);
 	CHECK(ibv_qp_to_qp_ex(s.qp) == NULL);
-	CHECK(ibv_attach_mcast(s.qp, NULL, 0) == EOPNOTSUPP);
+	CHECK(ibv_query_ece(s.qp, NULL) == EOPNOTSUPP);
+	/* The NIC of the tests takes a group once. */
+	CHECK(ibv_attach_mcast(s.qp, &group, 0xc001) == 0);
+	CHECK(ibv_attach_mcast(s.qp, &group, 0xc001) == EINVAL && errno == EINVAL);
+	CHECK(ibv_detach_mcast(s.qp, &group, 0xc001) == 0);
+	CHECK(ibv_detach_mcast(s.qp, &group, 0xc001) == EINVAL && errno == EINVAL);
 	CHECK(!ibv_alloc_mw(s.pd, IBV_MW_TYPE_1) && errno == EOPNOTSUPP);
 	CHECK(ibv_fork_init() == 0 && ibv_is_fork_initialized() == IBV_FORK_UNNEEDED);
 	setup_end(&s);

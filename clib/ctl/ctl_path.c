@@ -2,6 +2,8 @@
 /* Where the NIC's socket is. The rule is that of internal/ctl, which creates it. */
 #include "ctl_path.h"
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "rnic.h"
+#include "log.h"
 
 /* After su the variable may still name the directory of another user. */
 static bool ctl_path_is_usable(const char *run)

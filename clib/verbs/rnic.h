@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The library's objects. Each begins with the public structure of <infiniband/verbs.h>, so a
+ * The objects of libibverbs. Each begins with the public structure of <infiniband/verbs.h>, so a
  * pointer that the application holds is a pointer to ours.
  *
- * Layers, from the bottom up, are the prefixes of the names: ctl (control socket), mem
+ * Layers, from the bottom up, are the prefixes of the names: ctl (control socket, shared), mem
  * (application memory), ctx (contexts and their tables), queue (shared rings), then one prefix
  * for each kind of object. ibv_* are the exported verbs.
  */
@@ -17,6 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ctl.h"
+#include "log.h"
 #include "rnic_abi.h"
 
 /* The header turns these verbs into inline wrappers; here the functions themselves are meant. */
@@ -28,16 +30,6 @@
 
 #define container(ptr, type, member) \
 	((type *)((char *)(ptr) - offsetof(type, member)))
-
-/* A connection to the NIC process; one context, or a short query for devices. */
-struct ctl_conn {
-	pthread_mutex_t lock; /* one request at a time */
-	int fd;               /* -1 once closed, also in a forked child */
-	uint32_t seq;
-	uint32_t nic_pid;
-	atomic_bool dead; /* the NIC is gone, or spoke garbage; never reset */
-	unsigned char *buf;
-};
 
 /* A device outlives the list that named it while a context is open on it. */
 struct rnic_device {
@@ -169,11 +161,5 @@ static inline struct rnic_srq *srq_of(struct ibv_srq *srq)
 {
 	return (struct rnic_srq *)srq;
 }
-
-/* Sets errno and returns it, as verbs that return an int do; or for "return NULL" verbs. */
-int rnic_fail(int error);
-
-/* Writes a line to standard error when RNIC_VERBOSE or RNIC_LOG is set. */
-void rnic_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -11,6 +11,8 @@
 #include "device.h"
 #include "mem.h"
 
+const char rnic_library[] = "libibverbs";
+
 static pthread_mutex_t ctx_open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rnic_context *ctx_open_list;
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "ah.h"
+#include "attr.h"
 #include "cq.h"
 #include "ctl.h"
 #include "ctx.h"
@@ -189,73 +189,6 @@ VERBS_API struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return qp_of(qp)->has_builder ? &qp_of(qp)->ex : NULL;
 }
 
-static void qp_attr_to_abi(struct rnic_qp_attr *out, const struct ibv_qp_attr *in)
-{
-	*out = (struct rnic_qp_attr){
-		.state = in->qp_state,
-		.cur_state = in->cur_qp_state,
-		.path_mtu = in->path_mtu,
-		.path_mig_state = in->path_mig_state,
-		.qkey = in->qkey,
-		.rq_psn = in->rq_psn,
-		.sq_psn = in->sq_psn,
-		.dest_qpn = in->dest_qp_num,
-		.access_flags = in->qp_access_flags,
-		.max_send_wr = in->cap.max_send_wr,
-		.max_recv_wr = in->cap.max_recv_wr,
-		.max_send_sge = in->cap.max_send_sge,
-		.max_recv_sge = in->cap.max_recv_sge,
-		.max_inline = in->cap.max_inline_data,
-		.pkey_index = in->pkey_index,
-		.alt_pkey_index = in->alt_pkey_index,
-		.en_sqd_async_notify = in->en_sqd_async_notify,
-		.sq_draining = in->sq_draining,
-		.max_rd_atomic = in->max_rd_atomic,
-		.max_dest_rd_atomic = in->max_dest_rd_atomic,
-		.min_rnr_timer = in->min_rnr_timer,
-		.port = in->port_num,
-		.timeout = in->timeout,
-		.retry_cnt = in->retry_cnt,
-		.rnr_retry = in->rnr_retry,
-		.alt_port = in->alt_port_num,
-		.alt_timeout = in->alt_timeout,
-		.rate_limit = in->rate_limit,
-	};
-	ah_attr_to_abi(&out->ah, &in->ah_attr);
-	ah_attr_to_abi(&out->alt_ah, &in->alt_ah_attr);
-}
-
-static void qp_attr_from_abi(struct ibv_qp_attr *out, const struct rnic_qp_attr *in)
-{
-	*out = (struct ibv_qp_attr){
-		.qp_state = (enum ibv_qp_state)in->state,
-		.cur_qp_state = (enum ibv_qp_state)in->cur_state,
-		.path_mtu = (enum ibv_mtu)in->path_mtu,
-		.path_mig_state = (enum ibv_mig_state)in->path_mig_state,
-		.qkey = in->qkey,
-		.rq_psn = in->rq_psn,
-		.sq_psn = in->sq_psn,
-		.dest_qp_num = in->dest_qpn,
-		.qp_access_flags = in->access_flags,
-		.pkey_index = in->pkey_index,
-		.alt_pkey_index = in->alt_pkey_index,
-		.en_sqd_async_notify = in->en_sqd_async_notify,
-		.sq_draining = in->sq_draining,
-		.max_rd_atomic = in->max_rd_atomic,
-		.max_dest_rd_atomic = in->max_dest_rd_atomic,
-		.min_rnr_timer = in->min_rnr_timer,
-		.port_num = in->port,
-		.timeout = in->timeout,
-		.retry_cnt = in->retry_cnt,
-		.rnr_retry = in->rnr_retry,
-		.alt_port_num = in->alt_port,
-		.alt_timeout = in->alt_timeout,
-		.rate_limit = in->rate_limit,
-	};
-	ah_attr_from_abi(&out->ah_attr, &in->ah);
-	ah_attr_from_abi(&out->alt_ah_attr, &in->alt_ah);
-}
-
 static void qp_cancel(struct rnic_qp *qp)
 {
 	if (qp->base.recv_cq)
@@ -272,7 +205,7 @@ VERBS_API int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int m
 	struct rnic_query_qp_rsp rsp;
 	int error;
 
-	qp_attr_to_abi(&req.attr, attr);
+	attr_qp_to_abi(&req.attr, attr);
 	error = ctl_conn_query(&ctx_of(ibqp->context)->ctl, &call, &rsp, sizeof(rsp));
 	if (error)
 		return rnic_fail(error);
@@ -294,7 +227,7 @@ VERBS_API int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int ma
 	(void)mask; /* a hint; everything is as cheap as one */
 	if (error)
 		return rnic_fail(error);
-	qp_attr_from_abi(attr, &rsp.attr);
+	attr_qp_from_abi(attr, &rsp.attr);
 	attr->cap = qp_of(ibqp)->init.cap;
 	*init = qp_of(ibqp)->init;
 	ibqp->state = attr->qp_state;

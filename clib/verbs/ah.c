@@ -1,43 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Address handles. */
-#include "ah.h"
-
 #include <arpa/inet.h>
 #include <stdlib.h>
 
+#include "attr.h"
 #include "ctl.h"
-
-void ah_attr_to_abi(struct rnic_ah_attr *out, const struct ibv_ah_attr *in)
-{
-	memset(out, 0, sizeof(*out));
-	memcpy(out->dgid, in->grh.dgid.raw, sizeof(out->dgid));
-	out->flow_label = in->grh.flow_label;
-	out->sgid_index = in->grh.sgid_index;
-	out->hop_limit = in->grh.hop_limit;
-	out->traffic_class = in->grh.traffic_class;
-	out->is_global = in->is_global != 0;
-	out->dlid = in->dlid;
-	out->sl = in->sl;
-	out->src_path_bits = in->src_path_bits;
-	out->static_rate = in->static_rate;
-	out->port = in->port_num;
-}
-
-void ah_attr_from_abi(struct ibv_ah_attr *out, const struct rnic_ah_attr *in)
-{
-	memset(out, 0, sizeof(*out));
-	memcpy(out->grh.dgid.raw, in->dgid, sizeof(in->dgid));
-	out->grh.flow_label = in->flow_label;
-	out->grh.sgid_index = in->sgid_index;
-	out->grh.hop_limit = in->hop_limit;
-	out->grh.traffic_class = in->traffic_class;
-	out->is_global = in->is_global;
-	out->dlid = in->dlid;
-	out->sl = in->sl;
-	out->src_path_bits = in->src_path_bits;
-	out->static_rate = in->static_rate;
-	out->port_num = in->port;
-}
+#include "rnic.h"
 
 VERBS_API struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
@@ -49,7 +17,7 @@ VERBS_API struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *at
 
 	if (!ah)
 		return NULL;
-	ah_attr_to_abi(&req.attr, attr);
+	attr_ah_to_abi(&req.attr, attr);
 	error = ctl_conn_query(&ctx_of(pd->context)->ctl, &call, &rsp, sizeof(rsp));
 	if (error) {
 		free(ah);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ctl.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "ctl_path.h"
+#include "log.h"
 
 #define CTL_BUF_BYTES (RNIC_MAX_MESSAGE + sizeof(struct rnic_header))
 

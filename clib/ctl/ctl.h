@@ -3,7 +3,23 @@
 #ifndef RNIC_CTL_H
 #define RNIC_CTL_H
 
-#include "rnic.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rnic_abi.h"
+
+/* A connection to the NIC process: a context, a connection manager, or a query for devices. */
+struct ctl_conn {
+	pthread_mutex_t lock; /* one request at a time */
+	int fd;               /* -1 once closed, also in a forked child */
+	uint32_t seq;
+	uint32_t nic_pid;
+	atomic_bool dead; /* the NIC is gone, or spoke garbage; never reset */
+	unsigned char *buf;
+};
 
 struct ctl_call {
 	uint16_t op;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "log.h"
+
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include "rnic.h"
 
 int rnic_fail(int error)
 {
@@ -19,7 +20,7 @@ void rnic_log(const char *format, ...)
 	if (!getenv("RNIC_VERBOSE") && !getenv("RNIC_LOG"))
 		return;
 	flockfile(stderr);
-	fputs("libibverbs(softrnic): ", stderr);
+	fprintf(stderr, "%s(softrnic): ", rnic_library);
 	va_start(args, format);
 	vfprintf(stderr, format, args);
 	va_end(args);

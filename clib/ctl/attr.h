@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Attributes of addresses and queue pairs, as verbs and as the NIC has them. */
+#ifndef RNIC_ATTR_H
+#define RNIC_ATTR_H
+
+#include <infiniband/verbs.h>
+
+#include "rnic_abi.h"
+
+void attr_ah_to_abi(struct rnic_ah_attr *out, const struct ibv_ah_attr *in);
+void attr_ah_from_abi(struct ibv_ah_attr *out, const struct rnic_ah_attr *in);
+void attr_qp_to_abi(struct rnic_qp_attr *out, const struct ibv_qp_attr *in);
+void attr_qp_from_abi(struct ibv_qp_attr *out, const struct rnic_qp_attr *in);
+
+#endif
