@@ -273,7 +273,8 @@ func (e *endpoint) destroy() {
 	}
 	w := e.app.world
 	e.drainCQs()
-	if !e.mayOverrun && e.errorAt != clock.Never && w.now.Sub(max(e.errorAt, e.postedAt.Add(bellDelay))) > flushTime {
+	since := max(e.errorAt, e.postedAt.Add(bellDelay))
+	if !e.mayOverrun && e.errorAt != clock.Never && w.now.Sub(since) > flushTime {
 		if n := e.ledger.Open(); n > 0 && !e.ledger.HasUnsignaledTail() {
 			w.court.Failf("%s: %d send requests are not flushed in the error state", e.name, n)
 		}

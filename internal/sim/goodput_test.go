@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -10,71 +8,104 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// goodput measures, in virtual time, how many bytes per second one connection moves in messages of
-// size bytes, depth of them at a time, over a link of 10 Gbit/s.
-func goodput(t *testing.T, op rdma.WROpcode, loss float64, mtu rdma.MTU) float64 {
-	const (
-		size, depth = 65536, 8
-		duration    = 400 * time.Millisecond
-	)
+// stream is one connection that writes messages of a size, depth of them at a time, over a link of
+// 10 Gbit/s and 5 µs.
+type stream struct {
+	*World
+	end  *endpoint
+	done uint64 // bytes
+}
+
+const (
+	streamBytes = 65536
+	streamDepth = 8
+)
+
+func newStream(loss float64, mtu rdma.MTU) *stream {
 	w := newEmptyWorld(Config{Seed: 9})
 	w.plan = plan{
-		hosts: 2, apps: 2, duration: duration, mtu: mtu, burst: 16,
+		hosts: 2, apps: 2, duration: time.Hour, mtu: mtu, burst: 16,
 		packetCost: 200 * time.Nanosecond, lag: time.Microsecond, pause: 10 * time.Microsecond,
-		posts: 1, maxMessage: size,
+		posts: 1, maxMessage: streamBytes,
 		profile: faulty.Profile{Delay: 5 * time.Microsecond, Rate: 10e9, Loss: loss},
 	}
 	w.populate()
-	p := &pair{world: w, kind: rdma.QPTypeRC}
+	p := &pair{world: w, kind: rdma.QPTypeRC, maxMessage: streamBytes}
 	w.pairs = append(w.pairs, p)
-	p.maxMessage = size
-	for i := range p.ends {
-		p.ends[i] = w.apps[i].newEndpoint(p.kind, size)
+	s := &stream{World: w}
+	// What an endpoint draws at random decides how deep its queue is: draw until it is deep enough.
+	for s.end == nil || s.end.maxSend < streamDepth {
+		s.end = w.apps[0].newEndpoint(p.kind, streamBytes)
 	}
+	p.ends = [2]*endpoint{s.end, w.apps[1].newEndpoint(p.kind, streamBytes)}
 	p.wire()
-	p.timeout, p.retryCnt, p.rnrRetry = 14, 7, 7
+	for s.end.far.n < streamBytes {
+		s.end.far.close()
+		s.end.far = s.end.peer.newWindow(streamBytes)
+	}
 	p.raise()
-	e := p.ends[0]
-	done := uint64(0)
-	var next func()
-	next = func() {
-		e.drainCQs()
-		for e.isOpen && e.ledger.Open() < min(depth, e.maxSend) {
-			r := request{}
-			if !e.load(&r, size, 1, 0) {
-				break
-			}
-			_ = op
-			r.wqe.Opcode = uint8(rdma.WRWrite)
-			r.wqe.RemoteAddr, r.wqe.RKey = e.far.area.address(e.far.area.off), e.far.area.key
-			r.entry.Opcode, r.entry.Bytes = rdma.WCOpWrite, -1
-			r.entry.Done = func(s rdma.WCStatus) {
-				if s == rdma.WCSuccess {
-					done += size
-				}
-			}
-			e.submit(&r)
-			e.app.ringBell(e.slot)
-		}
-		w.turnAll()
-		w.at(w.now.Add(10*time.Microsecond), next)
-	}
-	begin := w.now
-	w.at(w.now.Add(2*time.Millisecond), next)
-	w.advance(begin.Add(duration))
-	if w.court.HasFailed() {
-		t.Fatal(w.court.Failures())
-	}
-	return float64(done) / duration.Seconds()
+	p.timeout, p.retryCnt, p.rnrRetry = 14, 7, 7
+	return s
 }
 
-func TestGoodput(t *testing.T) {
-	var b strings.Builder
-	for _, loss := range []float64{0, 0.0001, 0.001, 0.01, 0.05} {
-		for _, mtu := range []rdma.MTU{rdma.MTU1024, rdma.MTU4096} {
-			g := goodput(t, rdma.WRWrite, loss, mtu)
-			fmt.Fprintf(&b, "loss %.4f mtu %v: %.0f MB/s\n", loss, mtu, g/1e6)
+// pump keeps the queue full.
+func (s *stream) pump() {
+	e := s.end
+	e.drainCQs()
+	for e.isOpen && e.ledger.Open() < streamDepth {
+		r := request{}
+		if !e.load(&r, streamBytes, 1, 0) {
+			break
+		}
+		r.wqe.Opcode = uint8(rdma.WRWrite)
+		r.wqe.RemoteAddr, r.wqe.RKey = e.far.area.address(e.far.area.off), e.far.area.key
+		r.entry.Opcode, r.entry.Bytes = rdma.WCOpWrite, -1
+		r.entry.Done = func(status rdma.WCStatus) {
+			if status == rdma.WCSuccess {
+				s.done += streamBytes
+			}
+		}
+		e.submit(&r)
+		e.app.ringBell(e.slot)
+	}
+	s.turnAll()
+	s.at(s.now.Add(10*time.Microsecond), s.pump)
+}
+
+// TestGoodput_Loss_LowersThroughputOnly_T03 keeps the shape of performance, in virtual time: what a
+// loss costs is a retransmission, not a timeout. The numbers are about two thirds of what was
+// measured; the line carries 1250 MB/s.
+func TestGoodput_Loss_LowersThroughputOnly_T03(t *testing.T) {
+	rows := []struct {
+		loss float64
+		mtu  rdma.MTU
+		min  float64 // MB/s
+	}{
+		{0, rdma.MTU1024, 1100},
+		{0, rdma.MTU4096, 1150},
+		{0.001, rdma.MTU1024, 800},
+		{0.001, rdma.MTU4096, 900},
+		{0.01, rdma.MTU1024, 400},
+		{0.01, rdma.MTU4096, 600},
+		{0.05, rdma.MTU1024, 50},
+		{0.05, rdma.MTU4096, 200},
+	}
+	duration := 100 * time.Millisecond
+	if isRace {
+		duration = 20 * time.Millisecond
+	}
+	for _, r := range rows {
+		s := newStream(r.loss, r.mtu)
+		begin := s.now
+		s.pump()
+		s.advance(begin.Add(duration))
+		if s.court.HasFailed() {
+			t.Fatalf("loss %v, MTU %v: %v", r.loss, r.mtu, s.court.Failures())
+		}
+		got := float64(s.done) / duration.Seconds() / 1e6
+		t.Logf("loss %5.3f MTU %4v: %5.0f MB/s", r.loss, r.mtu, got)
+		if got < r.min {
+			t.Errorf("loss %v, MTU %v: %.0f MB/s, want %.0f", r.loss, r.mtu, got, r.min)
 		}
 	}
-	t.Log("\n" + b.String())
 }

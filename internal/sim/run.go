@@ -75,7 +75,8 @@ func (w *World) report() (Report, error) {
 	r := Report{
 		Seed: w.cfg.Seed, Plan: w.plan.String(), Hash: w.trace.hash, Packets: w.packets,
 		Local: w.local, Requests: w.requests, Completions: w.completions,
-		Elapsed: time.Duration(w.now), Rest: w.restAt.Sub(w.calmAt), Marks: w.marks, Failures: w.court.Failures(),
+		Elapsed: time.Duration(w.now), Rest: w.restAt.Sub(w.calmAt), Marks: w.marks,
+		Failures: w.court.Failures(),
 	}
 	if !w.court.HasFailed() {
 		return r, nil

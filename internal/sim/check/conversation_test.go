@@ -46,79 +46,85 @@ func (c *Conversation) play(list []talk) {
 	}
 }
 
+const (
+	none = ib.Syndrome(0x1f)
+	wait = ib.Syndrome(0x20 | 1) // 10 µs
+)
+
+func send(psn uint32) talk {
+	return talk{who: 'r', opcode: ib.RCSendOnly, psn: psn, bytes: 10}
+}
+
+func ack(psn, msn uint32) talk {
+	return talk{who: 'a', opcode: ib.RCAcknowledge, psn: psn, syndrome: none, msn: msn}
+}
+
+var read = talk{who: 'r', opcode: ib.RCReadRequest, psn: 0xfffffe, length: 3 * testMTU}
+
+//tidy:table
+var conversations = []struct {
+	name string
+	list []talk
+	want string
+}{
+	{"in order, over the wrap", []talk{
+		send(0xfffffe), send(0xffffff), send(0), send(0xffffff), ack(0, 3),
+	}, ""},
+	{"a gap", []talk{send(0xfffffe), send(0)}, "leaves out 1"},
+	{"before the first", []talk{send(0xfffffd)}, "before the first"},
+	{"middle without a first", []talk{
+		{who: 'r', opcode: ib.RCSendMiddle, psn: 0xfffffe, bytes: testMTU},
+	}, "cannot follow"},
+	{"first inside a message", []talk{
+		{who: 'r', opcode: ib.RCSendFirst, psn: 0xfffffe, bytes: testMTU}, send(0xffffff),
+	}, "cannot follow"},
+	{"SEND goes on as WRITE", []talk{
+		{who: 'r', opcode: ib.RCSendFirst, psn: 0xfffffe, bytes: testMTU},
+		{who: 'r', opcode: ib.RCWriteLast, psn: 0xffffff, bytes: 1},
+	}, "another operation"},
+	{"first is short", []talk{
+		{who: 'r', opcode: ib.RCSendFirst, psn: 0xfffffe, bytes: testMTU - 1},
+	}, "at MTU"},
+	{"another content", []talk{
+		send(0xfffffe), {who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10, fill: 1},
+	}, "another content"},
+	{"another opcode", []talk{
+		send(0xfffffe), {who: 'r', opcode: ib.RCSendOnlyImm, psn: 0xfffffe, bytes: 10},
+	}, "another content"},
+	{"READ takes PSNs", []talk{read, send(1)}, ""},
+	{"rest of a READ", []talk{
+		read, {who: 'r', opcode: ib.RCReadRequest, psn: 0xffffff, length: 2 * testMTU},
+	}, ""},
+	{"ACK of a READ", []talk{read, ack(0xffffff, 1)}, "T05"},
+	{"data for a SEND", []talk{
+		send(0xfffffe), {who: 'a', opcode: ib.RCReadResponseOnly, psn: 0xfffffe, msn: 1},
+	}, "answers PSN"},
+	{"atomic answer for a READ", []talk{
+		read, {who: 'a', opcode: ib.RCAtomicAcknowledge, psn: 0xfffffe, msn: 1},
+	}, "answers PSN"},
+	{"short data", []talk{
+		read, {who: 'a', opcode: ib.RCReadResponseFirst, psn: 0xfffffe, bytes: 3, msn: 1},
+	}, "at MTU"},
+	{"ACK of the future", []talk{send(0xfffffe), ack(0xffffff, 1)}, "was not sent"},
+	{"MSN too small", []talk{send(0xfffffe), send(0xffffff), ack(0xffffff, 1)}, "MSN 1"},
+	{"MSN too large", []talk{send(0xfffffe), ack(0xfffffe, 2)}, "MSN 2"},
+	{"not ready, and impatient", []talk{
+		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		{at: 10_099, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
+	}, "before the receiver is ready"},
+	{"not ready, and patient", []talk{
+		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		{at: 10_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
+	}, ""},
+	{"not ready, then acknowledged", []talk{
+		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		{at: 200, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: none},
+		{at: 300, who: 'r', opcode: ib.RCSendOnly, psn: 0xffffff, bytes: 10},
+	}, ""},
+}
+
 func TestConversation_EveryMistake_IsFound(t *testing.T) {
-	const (
-		none = ib.Syndrome(0x1f)
-		wait = ib.Syndrome(0x20 | 1) // 10 µs
-	)
-	send := func(psn uint32) talk {
-		return talk{who: 'r', opcode: ib.RCSendOnly, psn: psn, bytes: 10}
-	}
-	ack := func(psn, msn uint32) talk {
-		return talk{who: 'a', opcode: ib.RCAcknowledge, psn: psn, syndrome: none, msn: msn}
-	}
-	read := talk{who: 'r', opcode: ib.RCReadRequest, psn: 0xfffffe, length: 3 * testMTU}
-	rows := []struct {
-		name string
-		list []talk
-		want string
-	}{
-		{"in order, over the wrap", []talk{
-			send(0xfffffe), send(0xffffff), send(0), send(0xffffff), ack(0, 3),
-		}, ""},
-		{"a gap", []talk{send(0xfffffe), send(0)}, "leaves out 1"},
-		{"before the first", []talk{send(0xfffffd)}, "before the first"},
-		{"middle without a first", []talk{
-			{who: 'r', opcode: ib.RCSendMiddle, psn: 0xfffffe, bytes: testMTU},
-		}, "cannot follow"},
-		{"first inside a message", []talk{
-			{who: 'r', opcode: ib.RCSendFirst, psn: 0xfffffe, bytes: testMTU}, send(0xffffff),
-		}, "cannot follow"},
-		{"SEND goes on as WRITE", []talk{
-			{who: 'r', opcode: ib.RCSendFirst, psn: 0xfffffe, bytes: testMTU},
-			{who: 'r', opcode: ib.RCWriteLast, psn: 0xffffff, bytes: 1},
-		}, "another operation"},
-		{"first is short", []talk{
-			{who: 'r', opcode: ib.RCSendFirst, psn: 0xfffffe, bytes: testMTU - 1},
-		}, "at MTU"},
-		{"another content", []talk{
-			send(0xfffffe), {who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10, fill: 1},
-		}, "another content"},
-		{"another opcode", []talk{
-			send(0xfffffe), {who: 'r', opcode: ib.RCSendOnlyImm, psn: 0xfffffe, bytes: 10},
-		}, "another content"},
-		{"READ takes PSNs", []talk{read, send(1)}, ""},
-		{"rest of a READ", []talk{
-			read, {who: 'r', opcode: ib.RCReadRequest, psn: 0xffffff, length: 2 * testMTU},
-		}, ""},
-		{"ACK of a READ", []talk{read, ack(0xffffff, 1)}, "T05"},
-		{"data for a SEND", []talk{
-			send(0xfffffe), {who: 'a', opcode: ib.RCReadResponseOnly, psn: 0xfffffe, msn: 1},
-		}, "answers PSN"},
-		{"atomic answer for a READ", []talk{
-			read, {who: 'a', opcode: ib.RCAtomicAcknowledge, psn: 0xfffffe, msn: 1},
-		}, "answers PSN"},
-		{"short data", []talk{
-			read, {who: 'a', opcode: ib.RCReadResponseFirst, psn: 0xfffffe, bytes: 3, msn: 1},
-		}, "at MTU"},
-		{"ACK of the future", []talk{send(0xfffffe), ack(0xffffff, 1)}, "was not sent"},
-		{"MSN too small", []talk{send(0xfffffe), send(0xffffff), ack(0xffffff, 1)}, "MSN 1"},
-		{"MSN too large", []talk{send(0xfffffe), ack(0xfffffe, 2)}, "MSN 2"},
-		{"not ready, and impatient", []talk{
-			send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
-			{at: 10_099, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
-		}, "before the receiver is ready"},
-		{"not ready, and patient", []talk{
-			send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
-			{at: 10_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
-		}, ""},
-		{"not ready, then acknowledged", []talk{
-			send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
-			{at: 200, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: none},
-			{at: 300, who: 'r', opcode: ib.RCSendOnly, psn: 0xffffff, bytes: 10},
-		}, ""},
-	}
-	for _, r := range rows {
+	for _, r := range conversations {
 		var court Court
 		c := &Conversation{Court: &court, Name: r.name, MTU: testMTU, First: 0xfffffe}
 		c.play(r.list)
