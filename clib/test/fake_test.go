@@ -64,9 +64,8 @@ type fakeCQ struct {
 type fakeQP struct {
 	handle, slot uint32
 	mem          *shm.Memory
-	state        uint32
 	rsp          abi.CreateQPRsp
-	sq, rq       *ring.Consumer
+	sq           *ring.Consumer
 	send         *fakeCQ
 	attr         abi.QPAttr
 	all          bool
