@@ -35,6 +35,11 @@ type host struct {
 	counters map[string]uint64 // of the NICs that are gone
 }
 
+// listener is whoever owns a context.
+type listener interface {
+	handleEvent(e *nic.Event)
+}
+
 // heap is queue memory in slices, which knows what is not given back.
 type heap struct {
 	live  int
@@ -109,6 +114,11 @@ func (h *host) stop() {
 		a.lose()
 	}
 	h.apps = nil
+	for _, v := range w.vandals {
+		if v.host == h {
+			v.lose()
+		}
+	}
 }
 
 // turn does what the daemon does after each stimulus, a bounded part of it.
@@ -127,7 +137,7 @@ func (h *host) turn() {
 	h.isBusy = false
 	var e nic.Event
 	for h.nic.PollEvent(&e) {
-		e.Context.Owner().(*app).handleEvent(&e)
+		e.Context.Owner().(listener).handleEvent(&e)
 	}
 	if h.nic.HasWork() {
 		h.turnAfter(time.Duration(w.plan.burst) * w.plan.packetCost)

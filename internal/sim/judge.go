@@ -12,6 +12,9 @@ func (w *World) judgeMemory(when string) {
 	for _, a := range w.apps {
 		a.mem.Verify(when)
 	}
+	for _, v := range w.vandals {
+		v.mem.Verify(when)
+	}
 }
 
 // judgeMemoryAt does so a few times while the trouble lasts.
@@ -22,6 +25,13 @@ func (w *World) judgeMemoryAt(t clock.Time) {
 			w.judgeMemoryAt(w.now.Add(w.plan.duration/4 + time.Microsecond))
 		}
 	})
+}
+
+// closeVandals ends what would never come to rest.
+func (w *World) closeVandals() {
+	for _, v := range w.vandals {
+		v.close()
+	}
 }
 
 // judgeRest is called when everything should have come to an end.
@@ -69,6 +79,7 @@ func (a *app) judgeRest() {
 
 // close ends all applications and looks for what they leave behind.
 func (w *World) close() {
+	w.closeVandals()
 	for _, h := range w.hosts {
 		for len(h.apps) > 0 {
 			h.apps[0].close()

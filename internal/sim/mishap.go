@@ -160,6 +160,7 @@ func (w *World) deregisterSome() {
 func (w *World) calm() {
 	w.trace.note(w.now, "calm")
 	w.isCalm, w.calmAt = true, w.now
+	w.closeVandals()
 	for _, h := range w.hosts {
 		for _, l := range h.links {
 			if l != nil {

@@ -13,6 +13,7 @@ import (
 // worlds with everything on hide bugs that need something to be off.
 type plan struct {
 	hosts, apps, connections, datagrams int
+	vandals                             int // pairs of hostile applications
 
 	duration time.Duration
 	profile  faulty.Profile
@@ -76,6 +77,7 @@ func (w *World) makePlan() {
 	p.lostBells = w.pickFloat(0, 0, 0.02)
 	p.localSegment = uint32(w.pick(0, 0, 5000, 32<<10))
 	p.overruns = w.chance(0.1)
+	p.vandals = w.pick(0, 0, 0, 0, 1, 2)
 	p.pause = time.Duration(w.pick(5, 20, 100, 400)) * time.Microsecond
 	p.posts = w.pick(1, 4, 16)
 	p.maxMessage = w.pick(64, 1000, 9000, 40000, 100000)
@@ -153,8 +155,9 @@ func (p *plan) String() string {
 		{p.restarts, "NIC restarts"},
 		{p.deaths, "deaths"},
 		{p.deregs, "deregistrations"},
-		{p.cycles, "state cycles"},
+		{p.cycles, "state cycles"}, {p.overruns, "CQ overruns"},
 		{p.lostBells > 0, "late bells"},
+		{p.vandals > 0, "vandals"},
 	} {
 		if f.on {
 			s += ", " + f.name

@@ -104,7 +104,8 @@ var marks = []string{
 	// The world.
 	"connected.RC", "connected.UC", "connected.UD", "doorbell.late", "congestion.notified",
 	"counter.rp_cnp_handled", "counter.no_such_qp", "mishap.partition", "mishap.clog",
-	"mishap.restart", "mishap.death", "mishap.dereg",
+	"mishap.restart", "mishap.death", "mishap.dereg", "vandal.act", "cq.overrun",
+	"icmp.unreachable", "cycle.renew",
 }
 
 func TestRun_FixedSeeds_ReachRareBranches(t *testing.T) {

@@ -27,6 +27,7 @@ type World struct {
 	apps      []*app
 	pairs     []*pair
 	datagrams []*endpoint
+	vandals   []*vandal
 	isCalm    bool
 	healedAt  clock.Time
 	calmAt    clock.Time
@@ -101,6 +102,11 @@ func (w *World) populate() {
 	}
 	for range w.plan.datagrams {
 		w.newDatagramEndpoint()
+	}
+	for range w.plan.vandals {
+		a := w.newVandal(w.hosts[w.between(0, len(w.hosts)-1)])
+		b := w.newVandal(w.hosts[w.between(0, len(w.hosts)-1)])
+		pairVandals(a, b)
 	}
 }
 

@@ -191,7 +191,7 @@ func (c *Conversation) Arrived(now clock.Time, h *ib.Headers) {
 		}
 		return
 	}
-	if at < c.acked || at == c.notReadyPacket && !c.isRepeated && now < c.notReadyTill {
+	if at < c.acked || at == c.notReadyPacket && !c.isRepeated && c.notReadyTill != 0 {
 		return
 	}
 	c.notReadyPacket, c.isRepeated = at, false
