@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -56,6 +57,27 @@ type connection struct {
 	socket string
 }
 
+// answerTimeout bounds how long a NIC may take to answer what a person waits for. It is long:
+// machines are busy.
+const answerTimeout = 15 * time.Second
+
+// greet says hello. A NIC that is there but does not answer, for example because it is stopped, is
+// none that is gone: nobody should start another.
+func greet(c *ctl.Client, patience time.Duration) (hello abi.HelloRsp, lane int, err error) {
+	who := "the NIC"
+	if peer, err := c.Peer(); err == nil && peer.PID != 0 {
+		who = fmt.Sprintf("the NIC (pid %d)", peer.PID)
+	}
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		return hello, -1, err
+	}
+	hello, lane, err = c.Hello("rnic")
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return hello, -1, fmt.Errorf("%s has not answered for %v: is it stopped?", who, patience)
+	}
+	return hello, lane, err
+}
+
 // dial connects to the NIC that the environment and the flag --socket name.
 func dial(socket string) (*connection, error) {
 	if err := setSocket(socket); err != nil {
@@ -69,7 +91,7 @@ func dial(socket string) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	hello, lane, err := client.Hello("rnic")
+	hello, lane, err := greet(client, answerTimeout)
 	if err != nil {
 		_ = client.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)

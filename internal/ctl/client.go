@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/limits"
@@ -46,7 +47,7 @@ func Dial(path string) (*Client, error) {
 	if err := CheckPath(path); err != nil {
 		return nil, err
 	}
-	sock, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+	sock, err := dialPatiently(path)
 	switch {
 	case err == nil:
 		return NewClient(sock), nil
@@ -58,11 +59,33 @@ func Dial(path string) (*Client, error) {
 	return nil, fmt.Errorf("ctl: connect to %s: %w", path, err)
 }
 
+// The bounds of waiting for a place in the queue of a NIC that many programs connect to at once.
+const (
+	dialTries    = 500
+	dialInterval = 10 * time.Millisecond
+)
+
+// dialPatiently waits while the NIC's queue of connections is full, as a blocking connect does.
+func dialPatiently(path string) (sock *net.UnixConn, err error) {
+	for range dialTries {
+		sock, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+		if !errors.Is(err, syscall.EAGAIN) {
+			return sock, err
+		}
+		time.Sleep(dialInterval)
+	}
+	return nil, err
+}
+
 // NewClient makes a client of a connection that is there, such as one end of Pair, and owns it
 // from now on.
 func NewClient(sock *net.UnixConn) *Client {
 	return &Client{conn: newConn(sock, limits.MaxMessage)}
 }
+
+// SetDeadline bounds the calls that follow; the zero time unbounds them. A call that it cuts off
+// returns an error that Is os.ErrDeadlineExceeded, and the connection is of no more use.
+func (c *Client) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
 
 // Close ends the connection and with it everything that was made through it.
 func (c *Client) Close() error { return c.conn.Close() }
