@@ -47,6 +47,9 @@ func (c *Context) ModifyQP(now clock.Time, req *abi.ModifyQPReq) (abi.QPAttr, *r
 	if mask&rdma.QPAttrAV != 0 {
 		q.av = req.Attr.AH
 	}
+	if to == sReset {
+		q.av, q.port = abi.AHAttr{}, 0
+	}
 	q.engine.Modify(now, &attr, mask, to)
 	c.nic.settle(q)
 	c.nic.failDoomed()

@@ -230,6 +230,17 @@ func TestModify_G01_StaleGIDIndex(t *testing.T) {
 	}
 }
 
+func TestModify_Reset_ForgetsAddressAndPort(t *testing.T) {
+	b := newBench(t)
+	a, _, _ := pairRC(b)
+	b.granted(a.modify(abi.QPAttr{State: uint32(sReset)}, rdma.QPAttrState))
+	got, r := b.c.QueryQP(a.rsp.Handle)
+	b.granted(r)
+	if got.AH != (abi.AHAttr{}) || got.Port != 0 || got.DestQPN != 0 {
+		t.Errorf("after RESET: ah_attr %+v, port %d, destination %#x", got.AH, got.Port, got.DestQPN)
+	}
+}
+
 func TestContext_Close_LeavesNothing(t *testing.T) {
 	b := newBench(t)
 	a, _, _ := pairRC(b)
