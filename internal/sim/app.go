@@ -16,13 +16,10 @@ import (
 // Layout of an application's memory: areas for buffers with guards between, cells for atomics, and
 // room from which windows for peers are cut.
 const (
-	areaBytes    = 640 << 10
 	areaCount    = 4 // the last one is read-only
 	receiveAreas = 2
 	guardBytes   = 4096
 	cellCount    = 16
-	windowsRoom  = 640 << 10
-	memoryBytes  = areaCount*(areaBytes+guardBytes) + 3*guardBytes + windowsRoom
 )
 
 // app is one application: a process with a context on its host's NIC.
@@ -62,7 +59,8 @@ func (w *World) newApp(h *host) *app {
 		base: uint64(w.appCount) << 32, bells: make([]byte, abi.DoorbellPageBytes),
 		receives: make(map[uint64]*receive), sends: make(map[uint64]*endpoint),
 	}
-	a.mem = check.NewMemory(&w.court, a.name, memoryBytes, w.random.Uint64())
+	size := areaCount*(w.plan.areaBytes+guardBytes) + 3*guardBytes + w.plan.windowsRoom
+	a.mem = check.NewMemory(&w.court, a.name, size, w.random.Uint64())
 	a.process.app = a
 	ctx, refusal := h.nic.OpenContext(w.now, nic.ContextConfig{
 		Name: a.name, PID: uint32(1000 + w.appCount), UID: 1000, Space: &a.process,
@@ -98,8 +96,8 @@ func (a *app) layOut() {
 		rdma.AccessLocalWrite, rdma.AccessLocalWrite, rdma.AccessLocalWrite, 0,
 	}
 	for i := range areaCount {
-		a.areas = append(a.areas, a.register(span{at, areaBytes}, access[i]))
-		at += areaBytes + guardBytes
+		a.areas = append(a.areas, a.register(span{at, a.world.plan.areaBytes}, access[i]))
+		at += a.world.plan.areaBytes + guardBytes
 	}
 	a.cells = a.register(span{at, 8 * cellCount}, rdma.AccessLocalWrite|rdma.AccessRemoteAtomic)
 	// Atomics need alignment of the address that the peer names.
@@ -113,7 +111,7 @@ func (a *app) layOut() {
 		a.chains[i] = check.NewChain(&a.world.court, fmt.Sprintf("%s cell %d", a.name, j), start)
 	}
 	at += guardBytes
-	a.windows = &area{app: a, span: span{at, windowsRoom}}
+	a.windows = &area{app: a, span: span{at, a.world.plan.windowsRoom}}
 }
 
 // after plans something that this application does, if it is still there then.

@@ -52,6 +52,7 @@ type endpoint struct {
 	errorAt    clock.Time // since when the state is ERR
 	postedAt   clock.Time // the last time
 	psn        rdma.PSN
+	asked      abi.QPAttr // what was set since the last reset
 }
 
 // newEndpoint makes a queue pair with random properties.
@@ -166,6 +167,7 @@ func (e *endpoint) modify(a *abi.QPAttr, mask rdma.QPAttrMask) bool {
 		w.court.Failf("%s: modify_qp: %v", e.name, refusal)
 		return false
 	}
+	e.remember(a, mask)
 	return true
 }
 

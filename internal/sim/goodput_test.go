@@ -26,7 +26,7 @@ func newStream(loss float64, mtu rdma.MTU) *stream {
 	w.plan = plan{
 		hosts: 2, apps: 2, duration: time.Hour, mtu: mtu, burst: 16,
 		packetCost: 200 * time.Nanosecond, lag: time.Microsecond, pause: 10 * time.Microsecond,
-		posts: 1, maxMessage: streamBytes,
+		posts: 1, maxMessage: streamBytes, areaBytes: 640 << 10, windowsRoom: 640 << 10,
 		profile: faulty.Profile{Delay: 5 * time.Microsecond, Rate: 10e9, Loss: loss},
 	}
 	w.populate()

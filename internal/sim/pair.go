@@ -72,7 +72,7 @@ func (p *pair) wire() {
 	p.newStreams()
 	for _, e := range p.ends {
 		n := max(w.pick(64, 4096, p.maxMessage), 64)
-		e.near = e.newWindow(min(n, windowsRoom/8))
+		e.near = e.newWindow(min(n, w.plan.windowsRoom/8))
 		e.peer.far = e.near
 	}
 }
@@ -267,6 +267,9 @@ func (p *pair) watch() {
 				p.doom(flushTime)
 			}
 			e.judgeDrain()
+			if w.chance(0.1) {
+				e.inspect()
+			}
 		}
 		if p.isUp && !p.isDoomed && !w.isCalm && w.plan.cycles && w.chance(0.08) {
 			p.cycle()
@@ -385,6 +388,9 @@ func (e *endpoint) judgeDrain() {
 		w.court.Failf("%s: drained, yet query_qp says draining (%v)", e.name, refusal)
 	}
 	w.mark("sq.drained")
+	if w.chance(0.5) {
+		e.retune()
+	}
 	e.drainTill = clock.Never
 	e.setState(rdma.QPStateRTS)
 }

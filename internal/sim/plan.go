@@ -34,11 +34,13 @@ type plan struct {
 	posts      int           // work requests per look at most
 	quota      uint64        // work requests in all
 	maxMessage int
-	isSlow     bool // applications post receives late
-	bad        float64
-	events     float64 // chance that a CQ is waited for instead of polled
-	shared     float64 // chance that an application has a shared receive queue
-	remote     float64 // chance that a region is not mapped
+	// areaBytes is the size of the regions for buffers; windowsRoom what windows are cut from.
+	areaBytes, windowsRoom int
+	isSlow                 bool // applications post receives late
+	bad                    float64
+	events                 float64 // chance that a CQ is waited for instead of polled
+	shared                 float64 // chance that an application has a shared receive queue
+	remote                 float64 // chance that a region is not mapped
 
 	partitions, clogs, restarts, deaths, deregs, cycles, overruns bool
 	mishapGap                                                     time.Duration
@@ -88,7 +90,23 @@ func (w *World) makePlan() {
 	p.remote = w.pickFloat(0, 0.5, 1)
 	p.profile.Delay = time.Duration(w.pick(1, 5, 20, 200)) * time.Microsecond
 	p.marks = w.pickFloat(0, 0, 0, 0.05)
+	p.areaBytes, p.windowsRoom = 640<<10, 640<<10
 	w.planFaults(w.cfg.Faults)
+	if w.chance(0.03) {
+		w.planLarge()
+	}
+}
+
+// planLarge makes a world of few messages with thousands of packets each.
+func (w *World) planLarge() {
+	p := &w.plan
+	if w.cfg.Hosts == 0 {
+		p.hosts = 2
+	}
+	p.apps, p.connections, p.datagrams, p.vandals = 2, w.between(1, 2), 0, 0
+	p.mtu, p.maxMessage = rdma.MTU(w.between(1, 2)), w.pick(500_000, 1_500_000)
+	p.areaBytes, p.windowsRoom = 6<<20, 8<<20
+	p.quota = min(p.quota, 60)
 }
 
 func (w *World) planFaults(name string) {
