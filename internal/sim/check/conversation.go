@@ -21,7 +21,7 @@ type Conversation struct {
 	messages []uint64 // number of the packet after each message, in order
 	isInside bool     // the message goes on
 	write    bool     // the message is a WRITE
-	acked    uint64   // packets that an answer that arrived acknowledges
+	una      uint64   // number of the first packet that no answer that arrived acknowledges
 
 	notReadyTill   clock.Time
 	notReadyPacket uint64
@@ -173,27 +173,36 @@ func (c *Conversation) completeBefore(end uint64) int {
 	return lo
 }
 
-// Arrived takes an answer that the requester gets. A receiver-not-ready NAK for a packet that is
-// open and was sent since the last one keeps the requester silent for its time (case T13).
+// Arrived takes an answer that the requester gets. A receiver-not-ready NAK for the oldest open
+// packet keeps the requester silent for its time, unless it is a repetition (case T13). Where data
+// before it are missing, the NAK says no more than that they are (IBTA 9.7.5.1.5).
 func (c *Conversation) Arrived(now clock.Time, h *ib.Headers) {
 	at := c.number(h.BTH.PSN)
-	if at >= c.high {
+	if at >= c.high || at < c.una {
 		return
 	}
 	s := h.AETH.Syndrome
-	if h.BTH.Opcode != ib.RCAcknowledge || s.Kind() != ib.SyndromeRNRNAK {
-		if h.BTH.Opcode != ib.RCAcknowledge || s.Kind() == ib.SyndromeACK {
-			at++
-		}
-		c.acked = max(c.acked, at)
-		if c.acked > c.notReadyPacket {
-			c.notReadyTill = 0 // it was ready for a copy that came another way
-		}
+	isAnswer := h.BTH.Opcode != ib.RCAcknowledge || s.Kind() == ib.SyndromeACK
+	c.advance(at)
+	if isAnswer && c.una == at && (h.BTH.Opcode != ib.RCAcknowledge || !c.packets[at].data) {
+		c.una = at + 1
+	}
+	if c.una > c.notReadyPacket {
+		c.notReadyTill = 0 // it was ready for a copy that came another way
+	}
+	if isAnswer || s.Kind() != ib.SyndromeRNRNAK || c.una != at {
 		return
 	}
-	if at < c.acked || at == c.notReadyPacket && !c.isRepeated && c.notReadyTill != 0 {
+	if at == c.notReadyPacket && !c.isRepeated && c.notReadyTill != 0 {
 		return
 	}
 	c.notReadyPacket, c.isRepeated = at, false
 	c.notReadyTill = now.Add(max(s.RNRTimer().Duration(), time.Microsecond))
+}
+
+// advance moves una up to a packet, but not over one whose data are missing.
+func (c *Conversation) advance(to uint64) {
+	for c.una < to && !c.packets[c.una].data {
+		c.una++
+	}
 }
