@@ -168,3 +168,33 @@ type RejectParams struct {
 	AdditionalInfo []byte // at most mad.REJInfoLen; what it holds depends on the reason
 	PrivateData    []byte // at most mad.REJPrivateLen
 }
+
+var eventNames = [...]string{
+	"no event", "request received", "reply received", "established", "rejected", "unreachable",
+	"disconnected", "TIMEWAIT exit", "service request", "service reply",
+}
+
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return "unknown event"
+}
+
+// IsTerminal reports the end of a connection or of a query.
+func (k EventKind) IsTerminal() bool {
+	return k == EventRejected || k == EventUnreachable || k == EventDisconnected ||
+		k == EventServiceReply
+}
+
+var disconnectionNames = [...]string{
+	"not at all", "by the peer", "by its answer", "by timeout", "by a rejection",
+	"since the peer has forgotten it",
+}
+
+func (d Disconnection) String() string {
+	if int(d) < len(disconnectionNames) {
+		return disconnectionNames[d]
+	}
+	return "unknown"
+}

@@ -88,7 +88,8 @@ func (m *ClassPortInfo) Append(b []byte) []byte {
 }
 
 func (m *ClassPortInfo) String() string {
-	return fmt.Sprintf("ClassPortInfo{base=%d class=%d capabilities=0x%04x/0x%07x time=%d redirect=%v}",
+	return fmt.Sprintf("ClassPortInfo{base=%d class=%d capabilities=0x%04x/0x%07x time=%d "+
+		"redirect=%v}",
 		m.BaseVersion, m.ClassVersion, m.Capabilities, m.Capabilities2, m.ResponseTime,
 		m.Redirect.QPN)
 }

@@ -1,0 +1,143 @@
+package cm
+
+import (
+	"encoding/binary"
+	"syscall"
+
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/mad"
+)
+
+// Reject refuses a request or a reply. It ends the connection without an event; a peer that asks
+// again is told again. Errors: EINVAL where there is nothing to refuse, or for data that does not
+// fit into the message.
+func (e *Engine) Reject(now clock.Time, id ID, p *RejectParams) *rdma.Refusal {
+	c, refusal := e.owned(id)
+	switch {
+	case refusal != nil:
+		return refusal
+	case c.state != StateRequestReceived && c.state != StateReplyReceived &&
+		c.state != StateReplySent:
+		return rdma.Refuse(syscall.EINVAL, "there is nothing to reject")
+	case len(p.AdditionalInfo) > mad.REJInfoLen:
+		return rdma.Refuse(syscall.EINVAL, "a REJ has room for 72 bytes of information")
+	case len(p.PrivateData) > mad.REJPrivateLen:
+		return rdma.Refuse(syscall.EINVAL, "a REJ has room for 148 bytes of private data")
+	}
+	e.reject(now, c, p)
+	return nil
+}
+
+func (e *Engine) reject(now clock.Time, c *conn, p *RejectParams) {
+	m := mad.REJ{
+		LocalID: mad.CommID(c.id), RemoteID: c.peerID, Reason: mad.Reason(p.Reason),
+		InfoLen: uint8(len(p.AdditionalInfo)),
+	}
+	switch c.state {
+	case StateRequestReceived:
+		m.Answered = mad.AnsweredREQ
+	case StateReplyReceived:
+		m.Answered = mad.AnsweredREP
+	default:
+		m.Answered = mad.AnsweredOther
+	}
+	copy(m.Info[:], p.AdditionalInfo)
+	copy(m.PrivateData[:], p.PrivateData)
+	compose(&c.sent, c.tid, mad.AttributeREJ, &m)
+	e.transmit(c)
+	e.linger(c, StateRejected, now.Add(2*duration(c.peerTimeout)))
+}
+
+// handleREJ takes a refusal.
+func (e *Engine) handleREJ(in *arrival) {
+	var m mad.REJ
+	if m.Parse(in.data) != nil {
+		return
+	}
+	c := e.rejected(in, &m)
+	if c == nil {
+		e.stats.Ignored++
+		return
+	}
+	v := Event{
+		Kind: EventRejected, Reason: uint16(m.Reason), PrivateLen: mad.REJPrivateLen,
+		AdditionalLen: int(m.InfoLen),
+	}
+	copy(v.PrivateData[:], m.PrivateData[:])
+	copy(v.AdditionalInfo[:], m.Info[:])
+	switch c.state {
+	case StateRequestSent, StateReplyReceived, StateRequestReceived, StateReplySent:
+		e.close(c)
+		e.raise(c, &v)
+	case StateEstablished, StateDisconnectSent:
+		// The peer does not know the connection any more.
+		v.How = DisconnectedByReject
+		e.disconnected(in.now, c, &v)
+	default:
+		e.stats.add(&e.stats.Duplicates, mad.AttributeREJ)
+	}
+}
+
+// rejected finds the connection that a REJ is about.
+func (e *Engine) rejected(in *arrival, m *mad.REJ) *conn {
+	c := e.conns[ID(m.RemoteID)]
+	if m.RemoteID == 0 && m.Reason == mad.ReasonTimeout {
+		// The sender has never heard from us; it says who it is instead.
+		guid := rdma.GUID(binary.BigEndian.Uint64(m.Info[:]))
+		c = e.peers[peerKey{in.path.DGID, guid, m.LocalID}]
+	}
+	switch {
+	case c == nil || c.isQuery() || !e.fromPeer(in, c):
+		return nil
+	case c.peerID != 0 && m.LocalID != 0 && c.peerID != m.LocalID:
+		return nil
+	case m.LocalID == 0 && c.state != StateRequestSent:
+		return nil // only a request can be refused without having been given a name
+	}
+	return c
+}
+
+// Delay sends an MRA: the answer to a request or a reply will take up to the time that n means,
+// 4.096 µs × 2^n, and the peer shall not give up before. Errors: EINVAL where there is nothing to
+// answer.
+func (e *Engine) Delay(_ clock.Time, id ID, n uint8) *rdma.Refusal {
+	c, refusal := e.owned(id)
+	if refusal != nil {
+		return refusal
+	}
+	m := mad.MRA{LocalID: mad.CommID(c.id), RemoteID: c.peerID, ServiceTimeout: min(n, 31)}
+	switch c.state {
+	case StateRequestReceived:
+		m.Answered = mad.AnsweredREQ
+	case StateReplyReceived:
+		m.Answered = mad.AnsweredREP
+	default:
+		return rdma.Refuse(syscall.EINVAL, "there is nothing to answer late")
+	}
+	c.delayed = true
+	compose(&c.sent, c.tid, mad.AttributeMRA, &m)
+	e.transmit(c)
+	return nil
+}
+
+// handleMRA takes the news that an answer takes longer. It costs no retry: the peer is alive.
+func (e *Engine) handleMRA(in *arrival) {
+	var m mad.MRA
+	if m.Parse(in.data) != nil {
+		return
+	}
+	c := e.conns[ID(m.RemoteID)]
+	if c == nil || !e.fromPeer(in, c) {
+		e.stats.Ignored++
+		return
+	}
+	switch {
+	case c.state == StateRequestSent && m.Answered == mad.AnsweredREQ,
+		c.state == StateReplySent && m.Answered == mad.AnsweredREP && m.LocalID == c.peerID:
+		wait := duration(m.ServiceTimeout) + duration(c.timeout)
+		e.timers.set(c, in.now.Add(wait))
+	default:
+		e.stats.add(&e.stats.Duplicates, mad.AttributeMRA)
+	}
+}

@@ -1,0 +1,33 @@
+package limits
+
+// Connection management.
+const (
+	// MaxCMConnections bounds what one communication manager knows of: connections in any state
+	// and service queries. A connection needs a queue pair.
+	MaxCMConnections = MaxQP
+	// MaxCMListeners bounds services listened to: one for every port of TCP and of UDP is enough
+	// for anybody.
+	MaxCMListeners = 4096
+	// MaxCMBacklog bounds requests of one listener that the application has not taken, and is the
+	// backlog of a listener that names none.
+	MaxCMBacklog = 1024
+	// MaxCMRequests bounds such requests over all listeners. A flood of REQs costs no more memory
+	// than this; those beyond it are rejected without keeping anything.
+	MaxCMRequests = 8192
+	// MaxCMLingering bounds connections that nobody owns and that wait for old packets to die out
+	// (TIMEWAIT), or to repeat a rejection. Beyond it the oldest is forgotten early, so that
+	// connecting and leaving at speed costs no more memory than this.
+	MaxCMLingering = 8192
+	// MaxCMTransmit bounds messages that wait to be sent. More are dropped as if the network had:
+	// whoever waits for one asks again.
+	MaxCMTransmit = 4096
+	// MaxCMReplies bounds those among them that answer strangers, so that a flood of nonsense does
+	// not displace what connections have to say.
+	MaxCMReplies = MaxCMTransmit / 4
+	// CMTimeoutsPerCall bounds the timers that one call serves.
+	CMTimeoutsPerCall = 256
+	// CMTimeoutMin and CMTimeoutMax bound, as 4.096 µs × 2^n, what a peer can make us wait before
+	// we repeat ourselves: 33 ms, so that it cannot make us busy, and 69 s.
+	CMTimeoutMin = 13
+	CMTimeoutMax = 24
+)
