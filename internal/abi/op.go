@@ -13,6 +13,15 @@ var opNames = map[Op]string{
 	OpDestroyAH: "DESTROY_AH", OpCreateSRQ: "CREATE_SRQ", OpModifySRQ: "MODIFY_SRQ",
 	OpQuerySRQ: "QUERY_SRQ", OpDestroySRQ: "DESTROY_SRQ", OpStatus: "STATUS",
 	OpShutdown: "SHUTDOWN",
+	OpOpenCM:   "OPEN_CM", OpCreateEventChannel: "CREATE_EVENT_CHANNEL",
+	OpDestroyEventChannel: "DESTROY_EVENT_CHANNEL", OpCreateID: "CREATE_ID",
+	OpDestroyID: "DESTROY_ID", OpBindAddr: "BIND_ADDR", OpResolveAddr: "RESOLVE_ADDR",
+	OpResolveRoute: "RESOLVE_ROUTE", OpQueryID: "QUERY_ID", OpListen: "LISTEN",
+	OpConnect: "CONNECT", OpAccept: "ACCEPT", OpReject: "REJECT", OpDisconnect: "DISCONNECT",
+	OpEstablish: "ESTABLISH", OpNotify: "NOTIFY", OpInitQPAttr: "INIT_QP_ATTR",
+	OpSetOption: "SET_OPTION", OpMigrateID: "MIGRATE_ID", OpJoinMulticast: "JOIN_MULTICAST",
+	OpLeaveMulticast: "LEAVE_MULTICAST", OpAttachMulticast: "ATTACH_MULTICAST",
+	OpDetachMulticast: "DETACH_MULTICAST",
 }
 
 func (o Op) String() string {

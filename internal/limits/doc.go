@@ -63,6 +63,27 @@ const (
 	RetransmitInterval = 100 * time.Microsecond
 )
 
+// Connection management.
+const (
+	// MaxCMIDs bounds communication identifiers of one NIC. Each may own a port, a connection in
+	// the engine and a few events; a peer that floods a listener cannot make more than these.
+	MaxCMIDs = 65536
+	// MaxEventChannels bounds channels of connection events: a pipe each.
+	MaxEventChannels = 4096
+	// MaxListenBacklog bounds, and is where none is given, the requests that a listener has not
+	// taken yet. It is the value of the Linux kernel (ucma max_backlog).
+	MaxListenBacklog = 1024
+	// MaxEventBacklog bounds the connection events that a program lets wait beyond what its pipe
+	// holds; then it may start nothing that leads to more.
+	MaxEventBacklog = 4096
+	// MaxMulticastGroups bounds the groups that queue pairs are attached to, or identifiers joined.
+	MaxMulticastGroups = 4096
+	// MaxMulticastAttach bounds the queue pairs of one group: one packet is copied to each.
+	MaxMulticastAttach = 256
+	// MaxMulticastJoins bounds the joins of all identifiers.
+	MaxMulticastJoins = 16384
+)
+
 // Control protocol.
 const (
 	// MaxMessage bounds one control message, in bytes.

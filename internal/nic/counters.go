@@ -9,6 +9,10 @@ type Counters struct {
 	Unreachable    uint64 // ICMP port unreachable messages
 	StrayDoorbells uint64
 	CQOverruns     uint64
+	RcvdMAD        uint64 // management datagrams for QP1
+	SentMAD        uint64
+	BadMAD         uint64 // packets for QP1 that are none
+	TurnedAway     uint64 // connection requests that reached no program
 }
 
 // BadPKey counts packets dropped for their partition key.
@@ -54,6 +58,8 @@ func (c *Counters) Named() map[string]uint64 {
 	out := map[string]uint64{
 		"no_such_qp": c.NoQP, "port_unreachable": c.Unreachable,
 		"stray_doorbells": c.StrayDoorbells, "cq_overruns": c.CQOverruns,
+		"rcvd_mads": c.RcvdMAD, "sent_mads": c.SentMAD, "bad_mads": c.BadMAD,
+		"cm_requests_turned_away": c.TurnedAway,
 	}
 	for i, name := range engineCounterNames {
 		out[name] = c.Engine[i]

@@ -66,7 +66,9 @@ func (c *Context) DeviceAttr() abi.DeviceAttr {
 		MaxMR: limits.MaxMR, MaxPD: limits.MaxPD, MaxQPReadAtomic: limits.MaxRDAtomic,
 		MaxResReadAtomic:    limits.MaxRDAtomic * limits.MaxQP,
 		MaxQPInitReadAtomic: limits.MaxRDAtomic, AtomicCap: atomicHCA, MaxAH: limits.MaxAH,
-		MaxSRQ: limits.MaxSRQ, MaxSRQWR: limits.MaxQPWR, MaxSRQSGE: limits.MaxSGE,
+		MaxMcastGrp: limits.MaxMulticastGroups, MaxMcastQPAttach: limits.MaxMulticastAttach,
+		MaxTotalMcastAttach: limits.MaxMulticastGroups * limits.MaxMulticastAttach,
+		MaxSRQ:              limits.MaxSRQ, MaxSRQWR: limits.MaxQPWR, MaxSRQSGE: limits.MaxSGE,
 		MaxPKeys: limits.MaxPKeys, LocalCAAckDelay: ackDelay, Ports: 1, MaxInline: limits.MaxInline,
 	}
 	copy(a.FWVersion[:len(a.FWVersion)-1], cfg.Version)

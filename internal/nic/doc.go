@@ -11,7 +11,10 @@
 //
 //	for n.PollTransmit(now, &p) { loop back when n.IsLocal(p.DGID), else send }
 //	for n.PollEvent(&e) { tell the application }
+//	for n.PollConnectionEvent(&c) { tell the application }
+//	for n.PollLookup(&l) { find the route, then n.HandleRoute }
 //	deadline := n.PollTimeout()
 //
-// until n.HasWork is false. Each call does bounded work.
+// until n.HasWork is false. Each call does bounded work. A packet to a multicast GID goes to the
+// network and, when n.HasGroup, back to this NIC as well.
 package nic

@@ -11,7 +11,12 @@ import (
 func (q *qp) Memory() *mem.Table { return q.nic.memory }
 
 // Raise implements ibt.Host.
-func (q *qp) Raise(_ *ibt.QP, e rdma.EventType) { q.nic.raise(q.context, e, q.handle) }
+func (q *qp) Raise(_ *ibt.QP, e rdma.EventType) {
+	q.nic.raise(q.context, e, q.handle)
+	if e == rdma.EventCommEst {
+		q.nic.cm.noteTraffic(q.engine.QPN())
+	}
+}
 
 // Note implements ibt.Host: it keeps the evidence for `rnic ps` and the log.
 func (q *qp) Note(_ *ibt.QP, c ibt.Cause) {

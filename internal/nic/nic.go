@@ -18,6 +18,8 @@ type Config struct {
 	// LocalSegment is the payload in bytes of a full packet between connected QPs of this NIC,
 	// whatever path MTU they ask for; 0 keeps to the path MTU (ADR 0011).
 	LocalSegment uint32
+	// Groups joins multicast groups on the network; nil where there is none.
+	Groups GroupPort
 }
 
 // NIC is one adapter with its objects. Its methods, and those of its contexts, are for one thread.
@@ -31,9 +33,12 @@ type NIC struct {
 	qps      map[rdma.QPN]*qp
 	ahs      map[uint32]*addressHandle
 	counts   census
-	nextID   uint32
-	nextQPN  rdma.QPN
-	seed     uint64
+	// multicast and cm have tables of their own.
+	multicast *multicast
+	cm        *connections
+	nextID    uint32
+	nextQPN   rdma.QPN
+	seed      uint64
 
 	run    runQueue
 	timers timerHeap
@@ -46,7 +51,7 @@ type NIC struct {
 
 // New makes a NIC without addresses; SetPort gives it some.
 func New(cfg Config) *NIC {
-	return &NIC{
+	n := &NIC{
 		cfg:     cfg,
 		memory:  mem.NewTable(cfg.Secret),
 		scratch: ibt.NewScratch(),
@@ -55,6 +60,9 @@ func New(cfg Config) *NIC {
 		seed:    cfg.Secret,
 		nextQPN: firstQPN + rdma.QPN(cfg.Secret>>20)&0xffff,
 	}
+	n.multicast = newMulticast(n)
+	n.cm = newConnections(n)
+	return n
 }
 
 // firstQPN leaves 0…15 to special queue pairs.
@@ -94,14 +102,28 @@ func (n *NIC) random() uint64 {
 // HandlePacket takes a packet that arrived from the wire or from a QP of this NIC.
 func (n *NIC) HandlePacket(now clock.Time, p *ibt.Packet) {
 	n.now = now
-	q := n.qps[p.Headers.BTH.DestQPN]
+	dest := p.Headers.BTH.DestQPN
+	q := n.qps[dest]
 	if q == nil {
-		n.counters.NoQP++
+		n.handleSpecial(now, p, dest)
 		return
 	}
 	q.engine.HandlePacket(now, p)
 	n.settle(q)
 	n.failDoomed()
+	n.cm.collect()
+}
+
+// handleSpecial takes a packet for a queue pair number that no application owns.
+func (n *NIC) handleSpecial(now clock.Time, p *ibt.Packet, dest rdma.QPN) {
+	switch dest {
+	case rdma.QPNGSI:
+		n.cm.handleGSI(now, p)
+	case rdma.QPNMulticast:
+		n.multicast.handlePacket(now, p)
+	default:
+		n.counters.NoQP++
+	}
 }
 
 // HandleUnreachable tells all QPs connected to peer that its host has no NIC (an ICMP port
@@ -118,6 +140,7 @@ func (n *NIC) HandleUnreachable(now clock.Time, peer rdma.GID) {
 		}
 	}
 	n.failDoomed()
+	n.cm.handleUnreachable(peer)
 }
 
 // HandleTimeout runs the timers that are due.
@@ -134,14 +157,18 @@ func (n *NIC) HandleTimeout(now clock.Time) {
 		n.settle(q)
 	}
 	n.failDoomed()
+	n.cm.handleTimeout(now)
 }
 
 // PollTimeout returns when HandleTimeout wants to be called; it may be early, never late.
-func (n *NIC) PollTimeout() clock.Time { return n.timers.next() }
+func (n *NIC) PollTimeout() clock.Time { return min(n.timers.next(), n.cm.pollTimeout()) }
 
-// PollTransmit fills p with the next packet to send; QPs take turns.
+// PollTransmit fills p with the next packet to send: management first, then QPs in turns.
 func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 	n.now = now
+	if n.cm.pollTransmit(now, p) {
+		return true
+	}
 	for turns := n.run.len(); turns > 0; turns-- {
 		q := n.run.head
 		if q.quota > 0 && q.engine.PollTransmit(now, p) {
@@ -157,7 +184,7 @@ func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 }
 
 // HasWork reports that PollTransmit may have more although it returned false once.
-func (n *NIC) HasWork() bool { return n.run.head != nil }
+func (n *NIC) HasWork() bool { return n.run.head != nil || n.cm.isActive }
 
 // settle follows a QP after a call into its engine: run queue, timer, and the state that the
 // application sees.

@@ -45,6 +45,7 @@ func (n *NIC) SetPort(now clock.Time, p Port) {
 	}
 	if !slices.Equal(p.GIDs, old.GIDs) {
 		n.raiseAll(rdma.EventGIDChange, thePort)
+		n.multicast.followAll()
 	}
 }
 

@@ -33,6 +33,8 @@ type qp struct {
 	shown      rdma.QPState
 	dead       bool
 
+	groups []*group // multicast
+
 	lastCause ibt.Cause
 	errors    uint64
 
@@ -189,6 +191,7 @@ func (c *Context) DestroyQP(now clock.Time, handle uint32) *rdma.Refusal {
 func (n *NIC) removeQP(q *qp) {
 	c := q.context
 	q.dead = true
+	n.multicast.detachAll(q)
 	q.engine.Release()
 	n.run.remove(q)
 	n.timers.remove(q)

@@ -16,6 +16,8 @@ type Status struct {
 	Active   bool              `json:"port_active"`
 	GIDs     []GIDStatus       `json:"gids"`
 	Contexts []ContextStatus   `json:"contexts"`
+	CMIDs    []CMIDStatus      `json:"cm_ids"`
+	Groups   []GroupStatus     `json:"multicast_groups"`
 	Counters map[string]uint64 `json:"counters"`
 	Causes   []string          `json:"recent_errors"`
 }
@@ -95,7 +97,8 @@ func (n *NIC) Status() Status {
 	s := Status{
 		Device: n.cfg.Name, NodeGUID: n.cfg.NodeGUID.String(), Version: n.cfg.Version,
 		MTU: n.port.MTU.Bytes(), Active: n.port.Active, Counters: n.counters.Named(),
-		GIDs: []GIDStatus{}, Contexts: []ContextStatus{}, Causes: []string{},
+		GIDs: []GIDStatus{}, Contexts: []ContextStatus{}, CMIDs: n.cm.status(),
+		Groups: n.multicast.status(), Causes: []string{},
 	}
 	for i := range n.port.GIDs {
 		g := &n.port.GIDs[i]

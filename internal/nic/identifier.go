@@ -1,0 +1,156 @@
+package nic
+
+import (
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/cm"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// idState is where an identifier is on its way.
+type idState uint8
+
+// States. The first line is what addresses do, the second the active side of a connection, the
+// third the passive one, the last both.
+const (
+	idIdle idState = iota
+	idBound
+	idQuerying // an address lookup is under way
+	idResolved
+	idRouted
+	idConnecting // REQ or SIDR_REQ sent
+	idReplied    // REP received, RTU not sent
+	idListening
+	idRequested // REQ or SIDR_REQ received
+	idAccepted  // REP sent
+	idEstablished
+	idDisconnected
+	idFailed
+)
+
+var idStateNames = [...]string{
+	"idle", "bound", "address query", "address resolved", "route resolved", "connecting", "replied",
+	"listening", "requested", "accepted", "established", "disconnected", "failed",
+}
+
+func (s idState) String() string { return idStateNames[s] }
+
+// identifier is a communication identifier (struct rdma_cm_id).
+type identifier struct {
+	session *CMSession
+	handle  uint32
+	channel uint32
+	space   portSpace
+	qpType  rdma.QPType
+	state   idState
+	isGone  bool
+
+	src, dst sockaddr
+	ownsPort bool // in the port table
+	options  idOptions
+	device   binding
+	service  *service // of a listener
+	backlog  int
+
+	// call names the connection in the engine; 0 when there is none.
+	call      cm.ID
+	isUntaken bool // a request that the program has not looked at yet
+	startPSN  rdma.PSN
+	qpn       rdma.QPN // ours, once the program has named it
+	peer      peer
+	qkey      rdma.QKey // of datagrams; 0 is not set
+
+	joins map[uint32]*join
+}
+
+// idOptions are set by rdma_set_option(3).
+type idOptions struct {
+	tos             uint8
+	reuse           bool
+	afOnly          bool
+	afOnlySet       bool
+	ackTimeout      uint8
+	isAckTimeoutSet bool
+}
+
+// binding is the port and path that an identifier uses. It is valid from the moment that the
+// source address names a GID.
+type binding struct {
+	isBound bool
+	gid     abi.GIDEntry // ours
+	remote  rdma.GID     // zero until resolved
+	isLocal bool         // the peer is on this NIC
+	mtu     rdma.MTU
+	label   uint32 // flow label
+	class   uint8
+	hops    uint8
+	sl      uint8
+}
+
+// peer is what REQ or REP told of the other side, from our side: what it wants to initiate is what
+// we have to respond to.
+type peer struct {
+	isKnown            bool
+	qpn                rdma.QPN
+	psn                rdma.PSN // that it wants us to begin with
+	responderResources uint8    // that we need
+	initiatorDepth     uint8    // that we have
+	retryCount         uint8
+	rnrRetry           uint8
+	ackTimeout         uint8
+	mtu                rdma.MTU
+}
+
+func (i *identifier) program() string  { return i.session.cfg.Name }
+func (i *identifier) pid() uint32      { return i.session.cfg.PID }
+func (i *identifier) isDatagram() bool { return i.qpType == rdma.QPTypeUD }
+
+// path is the way to the peer, for the engine.
+func (i *identifier) path() cm.Path {
+	d := &i.device
+	return cm.Path{
+		SGID: d.gid.GID, DGID: d.remote, FlowLabel: d.label, Flow: flow(d.label, i.handle),
+		TrafficClass: d.class, HopLimit: d.hops, SL: d.sl, Port: thePort,
+	}
+}
+
+// ah is the way to the peer, or to a group, for verbs.
+func (i *identifier) ah(dgid rdma.GID) abi.AHAttr {
+	d := &i.device
+	return abi.AHAttr{
+		DGID: dgid, FlowLabel: d.label, SGIDIndex: uint8(d.gid.Index), HopLimit: d.hops,
+		TrafficClass: d.class, IsGlobal: 1, SL: d.sl, Port: thePort,
+	}
+}
+
+// packetLife is the lifetime that a path record of RoCE has, 4.096 µs × 2^n: a quarter of a
+// second, as the Linux kernel has it.
+const packetLife = 16
+
+// lifetime follows from the ACK timeout where an application has set one: that is about twice the
+// packet lifetime (IBTA 12.7.34).
+func (i *identifier) lifetime() uint8 {
+	if t := i.options.ackTimeout; i.options.isAckTimeoutSet {
+		return max(t, 1) - 1
+	}
+	return packetLife
+}
+
+// describe answers queries.
+func (i *identifier) describe() abi.CMRoute {
+	out := abi.CMRoute{Src: i.src.abi(), Dst: i.dst.abi()}
+	d := &i.device
+	if !d.isBound {
+		return out
+	}
+	copy(out.Device[:len(out.Device)-1], i.session.nic.cfg.Name)
+	out.SGID, out.SGIDIndex, out.Port = d.gid.GID, d.gid.Index, thePort
+	out.DGID, out.PathMTU, out.PKey = d.remote, uint32(d.mtu), uint32(rdma.PKeyDefault)
+	out.FlowLabel, out.TrafficClass, out.HopLimit = d.label, uint32(d.class), uint32(d.hops)
+	out.SL, out.PacketLife = uint32(d.sl), uint32(i.lifetime())
+	switch i.state {
+	case idIdle, idBound, idQuerying, idResolved, idListening:
+	default:
+		out.HasRoute = 1
+	}
+	return out
+}

@@ -1,0 +1,116 @@
+package nic
+
+import (
+	"slices"
+	"syscall"
+
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// portSpace separates the ports of services; values of enum rdma_port_space.
+type portSpace uint32
+
+// Port spaces.
+const (
+	spaceIPoIB portSpace = 0x0002
+	spaceTCP   portSpace = 0x0106
+	spaceUDP   portSpace = 0x0111
+	spaceIB    portSpace = 0x013f
+)
+
+func (p portSpace) String() string {
+	switch p {
+	case spaceIPoIB:
+		return "IPOIB"
+	case spaceTCP:
+		return "TCP"
+	case spaceUDP:
+		return "UDP"
+	case spaceIB:
+		return "IB"
+	}
+	return "unknown"
+}
+
+// service returns the service ID of a port (IBTA annex A11.4.1).
+func (p portSpace) service(port uint16) uint64 { return uint64(p)<<16 | uint64(port) }
+
+// splitService is the inverse of service.
+func splitService(id uint64) (portSpace, uint16) { return portSpace(id >> 16), uint16(id) }
+
+// Ports that are chosen where none is asked for, as Linux has them by default.
+const (
+	portAnyMin = 32768
+	portAnyMax = 60999
+)
+
+// portTable knows who has which port. Several identifiers may own one, under the rules of
+// conflict.
+type portTable struct {
+	owners map[uint64][]*identifier // by service ID
+	last   uint16                   // chosen for somebody who asked for none
+}
+
+// claim gives a port to an identifier, whose source address names it, or one that is free where
+// that is 0. rover is where the search begins.
+func (t *portTable) claim(i *identifier, rover uint32) *rdma.Refusal {
+	if i.src.port != 0 {
+		return t.claimPort(i, i.src.port, i.options.reuse)
+	}
+	const count = portAnyMax - portAnyMin + 1
+	for n := range uint32(count) {
+		port := uint16(portAnyMin + (rover+n)%count)
+		if port == t.last {
+			continue // a port that was given back just now may have late packets
+		}
+		if t.claimPort(i, port, false) == nil {
+			t.last = port
+			return nil
+		}
+	}
+	return refusef(syscall.EADDRNOTAVAIL, "all ports of port space %v are taken", i.space)
+}
+
+func (t *portTable) claimPort(i *identifier, port uint16, reuse bool) *rdma.Refusal {
+	key := i.space.service(port)
+	if r := conflict(i, t.owners[key], port, reuse); r != nil {
+		return r
+	}
+	i.src.port, i.ownsPort = port, true
+	t.owners[key] = append(t.owners[key], i)
+	return nil
+}
+
+// release gives the port of an identifier back.
+func (t *portTable) release(i *identifier) {
+	if !i.ownsPort {
+		return
+	}
+	i.ownsPort = false
+	key := i.space.service(i.src.port)
+	left := slices.DeleteFunc(t.owners[key], func(o *identifier) bool { return o == i })
+	if len(left) == 0 {
+		delete(t.owners, key)
+		return
+	}
+	t.owners[key] = left
+}
+
+// conflict says why an identifier may not share a port with its owners: a wildcard meets every
+// address of its family, and of the other one unless both keep to their own. The errors are those
+// of the Linux kernel.
+func conflict(i *identifier, owners []*identifier, port uint16, reuse bool) *rdma.Refusal {
+	for _, o := range owners {
+		switch {
+		case o == i, reuse && o.options.reuse:
+		case i.options.afOnly && o.options.afOnly && !i.src.isSameFamily(o.src):
+		case i.src.isWildcard() || o.src.isWildcard():
+			return refusef(syscall.EADDRNOTAVAIL, "port %d of port space %v is bound by %v[%d], and"+
+				" a wildcard address cannot share it", port, i.space, o.program(), o.pid())
+		case i.src.addr == o.src.addr:
+			return refusef(syscall.EADDRINUSE, "port %d of port space %v at %v is bound by %v[%d]",
+				port, i.space, i.src.addr, o.program(), o.pid())
+		}
+	}
+	return nil
+}
