@@ -125,6 +125,7 @@ func (d *Daemon) assemble() error {
 	}
 	d.journal = newJournal(d.log)
 	d.lane.notify = d.journal.causes
+	d.lane.router = newRouter(d.lane, d.findRoute)
 	if err := d.connect(); err != nil {
 		return err
 	}
@@ -280,6 +281,7 @@ func (d *Daemon) run() {
 	}
 	d.journal.start()
 	go d.lane.run()
+	go d.lane.router.run()
 	if d.listener != nil {
 		d.workers.Go(d.accept)
 	}
@@ -434,6 +436,7 @@ func (d *Daemon) finish() {
 		d.mu.Lock()
 		d.shut = true
 		d.armIdleLocked()
+		d.lane.do(d.lane.announceEnd)
 		if d.listener != nil {
 			d.err = d.listener.Close()
 		}
@@ -446,6 +449,7 @@ func (d *Daemon) finish() {
 		}
 		d.workers.Wait()
 		d.served.Wait()
+		d.lane.router.stop()
 		d.lane.stop()
 		d.watch = nil
 		d.disassemble()

@@ -33,6 +33,8 @@ func (s *session) openDevice(m *ctl.Message) (reply, *rdma.Refusal) {
 		return reply{}, badBody(m)
 	case s.bells != nil:
 		return reply{}, rdma.Refuse(unix.EBUSY, "this connection has opened a device already")
+	case s.connects:
+		return reply{}, rdma.Refuse(unix.EBUSY, "this connection is for connection management")
 	}
 	if name := printable(req.Name[:]); name != s.daemon.cfg.Device {
 		return reply{}, rdma.Refuse(unix.ENODEV, fmt.Sprintf("there is no device %q, only %s",

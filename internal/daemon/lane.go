@@ -27,6 +27,7 @@ const (
 	transmitPerTurn = 512 // packets
 	datagramBatch   = 64
 	eventsPerWait   = 64
+	turnsOfLeave    = 8
 	// glance is how often a lane that finds work all the time looks at what only epoll tells:
 	// first packets after a pause, processes that ended, unreachable peers.
 	glance = 20 * time.Microsecond
@@ -60,8 +61,11 @@ type lane struct {
 	out    [2]outgoing // to wire and mirror
 	rx, tx ibt.Packet
 	event  nic.Event
-	gone   []rdma.GID // unreachable peers to report after the packets
-	stats  laneStats
+	// connection is the event in hand, router finds routes; it is nil until there is one.
+	connection nic.ConnectionEvent
+	router     *router
+	gone       []rdma.GID // unreachable peers to report after the packets
+	stats      laneStats
 	// notices are the features that ports have lost so far; they tell each once.
 	notices map[netio.Port][]string
 
@@ -101,7 +105,7 @@ func newLane(cfg nic.Config, spin time.Duration) (*lane, error) {
 	l.out[0].init()
 	l.out[1].init()
 	l.memory, l.budget = &queueAllocator{lane: l}, newBudget()
-	cfg.Memory = l.memory
+	cfg.Memory, cfg.Groups = l.memory, l
 	l.nic = nic.New(cfg)
 	var err error
 	if l.page, err = shm.CreateReadOnly("rnic-lane", abi.LanePageBytes); err != nil {
@@ -193,6 +197,17 @@ func (l *lane) run() {
 	debug.SetPanicOnFault(true)
 	for l.isOpen() {
 		l.turnUntilFault()
+	}
+	l.takeLeave()
+}
+
+// takeLeave sends what the end of the last programs left: their peers shall know.
+func (l *lane) takeLeave() {
+	defer func() { _ = recover() }() // a fault in memory of a program that is gone
+	for range turnsOfLeave {
+		if !l.transmit(l.now()) {
+			return
+		}
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 // pipe alone holds 8192. The oldest are lost first, since the newest say where things stand.
 const asyncBacklogMax = 1024
 
-// recordBytes is the size of an event in a pipe. Pipes take it whole or not at all.
+// recordBytes is the size of an event of a device context in a pipe; those of connections are
+// larger. Pipes take any record whole or not at all, since all are below PIPE_BUF.
 const recordBytes = 8
 
 // outbox is the NIC's end of an event pipe. What a full pipe does not take waits here until the
@@ -23,17 +24,17 @@ const recordBytes = 8
 type outbox struct {
 	lane    *lane
 	fd      int
-	backlog [][recordBytes]byte
+	backlog [][]byte
 	waiting map[uint32]bool // CQs with a record in backlog behind the first
 	watched bool
 	dead    bool // the program has closed its end
+	waits   *int // counts the backlog of several pipes together; nil for those that are bounded
 }
 
 // sendCompletion tells of a CQ. While records wait, one for the same CQ stands for all: the
 // program polls the queue empty after it.
 func (o *outbox) sendCompletion(cq uint32) {
 	e := abi.CompEvent{CQ: cq}
-	record := [recordBytes]byte(ctl.Bytes(&e))
 	if len(o.backlog) > 0 {
 		if o.waiting[cq] {
 			return
@@ -43,7 +44,7 @@ func (o *outbox) sendCompletion(cq uint32) {
 		}
 		o.waiting[cq] = true
 	}
-	o.send(record)
+	o.send(ctl.Bytes(&e))
 }
 
 func (o *outbox) sendAsync(e abi.AsyncEvent) {
@@ -51,17 +52,19 @@ func (o *outbox) sendAsync(e abi.AsyncEvent) {
 		o.backlog = slices.Delete(o.backlog, 0, 1)
 		o.lane.stats.lostEvents++
 	}
-	o.send([recordBytes]byte(ctl.Bytes(&e)))
+	o.send(ctl.Bytes(&e))
 }
 
-func (o *outbox) send(record [recordBytes]byte) {
+// send hands over a record, which it does not keep.
+func (o *outbox) send(record []byte) {
 	if len(o.backlog) == 0 && o.write(record) {
 		return
 	}
 	if o.dead {
 		return
 	}
-	o.backlog = append(o.backlog, record)
+	o.backlog = append(o.backlog, slices.Clone(record))
+	o.count(1)
 	if !o.watched {
 		w := watch{kind: watchOutbox, outbox: o}
 		// Without a watch (no memory for it) the backlog goes out with the next event.
@@ -70,12 +73,12 @@ func (o *outbox) send(record [recordBytes]byte) {
 }
 
 // write reports whether the record needs no more attention.
-func (o *outbox) write(record [recordBytes]byte) bool {
+func (o *outbox) write(record []byte) bool {
 	if o.dead {
 		return true
 	}
 	for {
-		_, err := unix.Write(o.fd, record[:])
+		_, err := unix.Write(o.fd, record)
 		switch {
 		case err == nil:
 			return true
@@ -83,10 +86,23 @@ func (o *outbox) write(record [recordBytes]byte) bool {
 		case errors.Is(err, unix.EAGAIN):
 			return false
 		default: // EPIPE: nobody will ever read it
-			o.dead, o.backlog = true, nil
+			o.abandon()
 			return true
 		}
 	}
+}
+
+// count adds to what waits.
+func (o *outbox) count(n int) {
+	if o.waits != nil {
+		*o.waits += n
+	}
+}
+
+// abandon gives up what waits.
+func (o *outbox) abandon() {
+	o.count(-len(o.backlog))
+	o.dead, o.backlog = true, nil
 }
 
 // flush writes what the pipe has room for now.
@@ -95,8 +111,9 @@ func (o *outbox) flush() {
 		if o.dead {
 			break
 		}
-		delete(o.waiting, binary.NativeEndian.Uint32(o.backlog[0][:])) // of async events: nothing
+		delete(o.waiting, binary.NativeEndian.Uint32(o.backlog[0])) // of other events: nothing
 		o.backlog = o.backlog[1:]
+		o.count(-1)
 	}
 	if len(o.backlog) == 0 {
 		o.waiting = nil
@@ -115,7 +132,7 @@ func (o *outbox) unwatch() {
 func (o *outbox) close() {
 	o.unwatch()
 	_ = unix.Close(o.fd)
-	o.dead, o.backlog = true, nil
+	o.abandon()
 }
 
 // deliverEvents tells applications what happened.
@@ -134,4 +151,5 @@ func (l *lane) deliverEvents() {
 			o.sendCompletion(e.Handle)
 		}
 	}
+	l.deliverConnectionEvents()
 }

@@ -38,6 +38,7 @@ type laneStats struct {
 	lostEvents     uint64 // asynchronous events that a program did not fetch
 	evicted        uint64 // sessions ended for a fault in their memory
 	gidsLeftOut    uint64 // addresses that found no place in the GID table now
+	groupsMissed   uint64 // multicast groups that could not be joined on an interface
 }
 
 // outgoing is a batch of packets for one port.
@@ -114,7 +115,7 @@ func (l *lane) handleDatagram(now clock.Time, d *netio.Datagram, own bool) {
 		FlowLabel: d.Path.FlowLabel, Flow: d.Path.SrcPort, TrafficClass: d.Path.TrafficClass,
 		HopLimit: d.Path.HopLimit, Port: 1,
 	}
-	if !l.nic.IsLocal(p.DGID) {
+	if !l.nic.IsLocal(p.DGID) && !l.nic.HasGroup(p.DGID) {
 		l.stats.notForUs++
 		return
 	}
@@ -150,6 +151,9 @@ func (l *lane) transmit(now clock.Time) bool {
 // route sends l.tx on its way. It reports false when no more packets can be taken now.
 func (l *lane) route(now clock.Time) bool {
 	port, o := l.wire, &l.out[0]
+	if l.isGroupPacket() {
+		return l.routeGroup(now)
+	}
 	if l.nic.IsLocal(l.tx.DGID) {
 		if l.mirror == nil {
 			// By reference: the payload is still the sender's memory.

@@ -22,6 +22,7 @@ type handler func(s *session, m *ctl.Message) (reply, *rdma.Refusal)
 var anytimeOps = map[abi.Op]handler{
 	abi.OpListDevices: (*session).listDevices,
 	abi.OpOpenDevice:  (*session).openDevice,
+	abi.OpOpenCM:      (*session).openCM,
 	abi.OpStatus:      (*session).status,
 	abi.OpShutdown:    (*session).shutdown,
 }
@@ -87,6 +88,12 @@ var contextOps = map[abi.Op]handler{
 		rsp, r := s.context.QuerySRQ(req.Handle)
 		return ctl.Bytes(&rsp), r
 	}),
+	abi.OpAttachMulticast: command(func(s *session, req *abi.AttachMulticastReq, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.AttachMulticast(req)
+	}),
+	abi.OpDetachMulticast: command(func(s *session, req *abi.AttachMulticastReq, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.DetachMulticast(req)
+	}),
 	abi.OpDestroySRQ: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
 		return nil, s.context.DestroySRQ(req.Handle)
 	}),
@@ -95,6 +102,12 @@ var contextOps = map[abi.Op]handler{
 // execute finds the handler of a request.
 func (s *session) execute(m *ctl.Message) (reply, *rdma.Refusal) {
 	if h := anytimeOps[m.Op]; h != nil {
+		return h(s, m)
+	}
+	if h := cmOps[m.Op]; h != nil {
+		if !s.connects {
+			return reply{}, rdma.Refuse(unix.EPROTO, m.Op.String()+" before "+abi.OpOpenCM.String())
+		}
 		return h(s, m)
 	}
 	h := contextOps[m.Op]
@@ -116,6 +129,14 @@ func badBody(m *ctl.Message) *rdma.Refusal {
 
 // command makes a handler of a call that the lane executes: one structure in, one out.
 func command[Req any](f func(*session, *Req, clock.Time) ([]byte, *rdma.Refusal)) handler {
+	return commandIn((*session).do, f)
+}
+
+// commandIn is command for a call that do lets the lane execute.
+func commandIn[Req any](
+	do func(*session, func(clock.Time)) *rdma.Refusal,
+	f func(*session, *Req, clock.Time) ([]byte, *rdma.Refusal),
+) handler {
 	return func(s *session, m *ctl.Message) (reply, *rdma.Refusal) {
 		req := new(Req)
 		if !ctl.Decode(m.Body, req) {
@@ -123,7 +144,7 @@ func command[Req any](f func(*session, *Req, clock.Time) ([]byte, *rdma.Refusal)
 		}
 		var body []byte
 		var refusal *rdma.Refusal
-		if r := s.do(func(now clock.Time) { body, refusal = f(s, req, now) }); r != nil {
+		if r := do(s, func(now clock.Time) { body, refusal = f(s, req, now) }); r != nil {
 			return reply{}, r
 		}
 		return reply{body: body}, refusal

@@ -38,6 +38,8 @@ type session struct {
 	name   string // of the program, printable
 	pidfd  int    // −1 where the process is not watched
 	greet  bool   // hello was said
+	// connects says that this connection is for connection management.
+	connects bool
 
 	space   *shm.Process
 	noSpace *rdma.Refusal // why there is no space
@@ -54,6 +56,7 @@ type session struct {
 	queues   map[*queueMemory]struct{}
 	mapped   map[uint32][]mem.Segment // by region
 	evicted  bool                     // see survive
+	cm       cmState
 }
 
 func newSession(d *Daemon, conn *ctl.Conn) (*session, error) {
@@ -219,6 +222,7 @@ func (s *session) end() {
 	s.daemon.lane.do(func(now clock.Time) {
 		l := s.daemon.lane
 		s.closeContext(now)
+		s.closeCM(now)
 		if s.pidfd >= 0 {
 			l.dropWatch(s.pidfd)
 		}

@@ -125,6 +125,7 @@ func (s *laneStats) named() map[string]uint64 {
 		"spoofed_packets": s.spoofed, "packets_without_network": s.withoutNetwork,
 		"tx_dropped_socket_full": s.blocked, "lost_async_events": s.lostEvents,
 		"evicted_sessions": s.evicted, "gids_left_out": s.gidsLeftOut,
+		"groups_not_joined": s.groupsMissed,
 	}
 }
 

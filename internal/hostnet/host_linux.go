@@ -152,7 +152,10 @@ func (h *Host) Route(dst netip.Addr, ifindex int) (Route, error) {
 		errors.Is(err, unix.ENODEV), err == nil && len(routes) == 0:
 		// The last errno values are how the kernel shows "prohibit", "blackhole", "throw"
 		// routes and an interface that has gone.
-		return Route{}, fmt.Errorf("hostnet: route to %v: %w", dst, ErrUnreachable)
+		if err == nil {
+			err = unix.EHOSTUNREACH
+		}
+		return Route{}, fmt.Errorf("hostnet: route to %v: %w: %w", dst, ErrUnreachable, err)
 	case err != nil:
 		return Route{}, fmt.Errorf("hostnet: look up the route to %v by netlink: %w", dst, err)
 	}

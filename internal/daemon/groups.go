@@ -1,0 +1,57 @@
+package daemon
+
+import (
+	"net/netip"
+
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// JoinGroup implements nic.GroupPort. A NIC without a network has its own queue pairs in a group,
+// and nobody to tell.
+func (l *lane) JoinGroup(group netip.Addr, ifindex uint32) error {
+	if l.wire == nil {
+		return nil
+	}
+	err := l.wire.JoinGroup(group, int(ifindex))
+	if err != nil {
+		l.stats.groupsMissed++
+	}
+	return err
+}
+
+// LeaveGroup implements nic.GroupPort.
+func (l *lane) LeaveGroup(group netip.Addr, ifindex uint32) {
+	if l.wire != nil {
+		// An interface that is gone has taken the membership with it.
+		_ = l.wire.LeaveGroup(group, int(ifindex))
+	}
+}
+
+// isGroupPacket reports a packet to a multicast group.
+func (l *lane) isGroupPacket() bool {
+	return l.tx.Headers.BTH.DestQPN == rdma.QPNMulticast && l.tx.DGID.IsMulticast()
+}
+
+// routeGroup sends l.tx to the network, and to the queue pairs of this NIC that are in the group.
+// It reports false when no more packets can be taken now.
+func (l *lane) routeGroup(now clock.Time) bool {
+	more, isOurs := true, l.nic.HasGroup(l.tx.DGID)
+	switch {
+	case l.wire != nil && !l.tx.SGID.Addr().IsLoopback():
+		l.stage(&l.out[0])
+		more = l.out[0].count < len(l.out[0].batch) || l.flush(now, l.wire, &l.out[0])
+	case !isOurs:
+		l.stats.withoutNetwork++
+	}
+	if !isOurs {
+		return more
+	}
+	if l.mirror != nil {
+		l.stage(&l.out[1])
+		return (l.out[1].count < len(l.out[1].batch) || l.flush(now, l.mirror, &l.out[1])) && more
+	}
+	l.stats.looped++
+	l.nic.HandlePacket(now, &l.tx)
+	return more
+}
