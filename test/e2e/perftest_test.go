@@ -98,7 +98,7 @@ func (tool perfTool) rows(transport string) []perfRow {
 		rows = append(rows, tool.bandwidthRows(transport, size)...)
 	}
 	rows = append(rows, perfRow{
-		tool: tool.name, args: "-c " + transport + sized(" -D 1 -f 0", transport, size),
+		tool: tool.name, args: "-c " + transport + sized(" -D 2 -f 0", transport, size),
 		sizes: []int{size}, long: true,
 	})
 	return rows
