@@ -28,6 +28,7 @@ type fakeNIC struct {
 
 	mu     sync.Mutex // guards what follows
 	conns  map[*fakeConn]bool
+	cm     *fakeCM
 	mangle func(op abi.Op, reply *ctl.Message) // nil, or spoils replies before they are sent
 	dieAt  abi.Op                              // the request upon which the NIC dies
 	sends  []abi.SendWQE                       // all that were read, in order
@@ -87,7 +88,10 @@ func startFakeAt(t *testing.T, socket string) *fakeNIC {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nic := &fakeNIC{t: t, listener: listener, lane: lane, conns: map[*fakeConn]bool{}}
+	nic := &fakeNIC{
+		t: t, listener: listener, lane: lane, conns: map[*fakeConn]bool{},
+		cm: newFakeCM(),
+	}
 	var wg sync.WaitGroup
 	wg.Go(func() { nic.accept(&wg) })
 	t.Cleanup(func() {
@@ -161,6 +165,7 @@ func (c *fakeConn) serve() {
 	wg.Wait()
 	c.nic.mu.Lock()
 	delete(c.nic.conns, c)
+	c.nic.cm.closeOf(c)
 	c.nic.mu.Unlock()
 	c.release()
 }
@@ -327,6 +332,7 @@ func (c *fakeConn) execute(m *ctl.Message) ctl.Message {
 	case abi.OpQueryDevice:
 		attr := abi.DeviceAttr{
 			NodeGUID: 0x0011223344556677, MaxQP: 1000, Ports: 1, MaxPKeys: 1, MaxSGE: 32,
+			MaxQPReadAtomic: 16, MaxQPInitReadAtomic: 16,
 			CapFlags: 1<<34 | 1<<17, CompletionTSMask: ^uint64(0), HCACoreClockKHz: 1e6,
 		}
 		copy(attr.FWVersion[:], "fake")
@@ -425,7 +431,7 @@ func (c *fakeConn) executeObject(m *ctl.Message) ctl.Message {
 		decode[abi.HandleMsg](c, m)
 		return ctl.Message{}
 	}
-	return refuse(syscall.EOPNOTSUPP, "the fake cannot")
+	return c.executeCM(m)
 }
 
 func (c *fakeConn) createCQ(req abi.CreateCQReq) ctl.Message {
