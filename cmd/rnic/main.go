@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -36,12 +37,36 @@ func fail(err error) error { return &failure{exitFailure, err} }
 
 func failf(format string, args ...any) error { return fail(fmt.Errorf(format, args...)) }
 
-func main() { os.Exit(execute(newRoot(), os.Args[1:])) }
+func main() {
+	root := newRoot()
+	root.SetOut(os.Stdout)
+	os.Exit(execute(root, os.Args[1:]))
+}
+
+// output remembers that something could not be written, so that what prints need not look at every
+// line: a full disk must not look like success.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
 
 // execute runs one command line and returns the exit status.
 func execute(root *cobra.Command, args []string) int {
+	out := &output{to: root.OutOrStdout()}
+	root.SetOut(out)
 	root.SetArgs(args)
 	command, err := root.ExecuteC()
+	if out.err != nil {
+		err = failf("write: %w", out.err)
+	}
 	if err == nil {
 		return 0
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/ctl"
@@ -42,6 +43,25 @@ func TestExecute_NoNIC_SaysHowToStartOne(t *testing.T) {
 		status := execute(root, strings.Fields(args))
 		if status != exitFailure || !strings.Contains(out.String(), "no NIC is running here") {
 			t.Errorf("rnic %s: status %d, %q", args, status, out.String())
+		}
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestExecute_OutputNotWritten_IsAFailure(t *testing.T) {
+	for _, args := range []string{"version", "--version", "--help", "help up", "sim --help"} {
+		root := newRoot()
+		var errors bytes.Buffer
+		root.SetOut(fullDisk{})
+		root.SetErr(&errors)
+		status := execute(root, strings.Fields(args))
+		text := errors.String()
+		if status != exitFailure || !strings.Contains(text, "no space left on device") ||
+			strings.Contains(text, "--help\"") {
+			t.Errorf("rnic %s: status %d, %q", args, status, text)
 		}
 	}
 }

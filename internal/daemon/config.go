@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/softrnic/softrnic/internal/netio"
@@ -69,9 +70,8 @@ func (c Config) withDefaults() (Config, faulty.Profile, error) {
 	if c.Device == "" {
 		c.Device = deviceDefault
 	}
-	if len(c.Device) > deviceNameMax {
-		return c, faulty.Profile{}, fmt.Errorf("daemon: device name %q is longer than %d bytes",
-			c.Device, deviceNameMax)
+	if err := checkDeviceName(c.Device); err != nil {
+		return c, faulty.Profile{}, err
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -98,3 +98,16 @@ func (c Config) withDefaults() (Config, faulty.Profile, error) {
 
 // deviceNameMax leaves room for the final NUL of abi.DeviceInfo.
 const deviceNameMax = 63
+
+// checkDeviceName refuses names that programs could not tell apart in a list, or would mistake for
+// a path: they look devices up below /sys by name.
+func checkDeviceName(name string) error {
+	if len(name) > deviceNameMax {
+		return fmt.Errorf("daemon: device name %q is longer than %d bytes", name, deviceNameMax)
+	}
+	const good = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
+	if strings.Trim(name, good) != "" || strings.Trim(name, ".") == "" {
+		return fmt.Errorf("daemon: device name %q: use letters, digits, '_', '-' and '.'", name)
+	}
+	return nil
+}
