@@ -83,6 +83,7 @@ struct cm_id {
 	uint32_t handle;
 	struct cm_id *next;       /* in its bucket; guarded by cm_lock */
 	struct cm_event *unacked; /* events that the application holds; guarded by cm_lock */
+	bool is_listening;
 	bool is_sync;             /* has a channel of its own, and calls wait */
 	bool removal_told;        /* the application got DEVICE_REMOVAL; guarded by cm_lock */
 	bool is_disconnected;     /* it got DISCONNECTED */

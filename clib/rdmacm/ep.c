@@ -82,7 +82,7 @@ CM_API int rdma_get_request(struct rdma_cm_id *base, struct rdma_cm_id **out)
 	struct rdma_cm_event *event;
 	int error;
 
-	if (!listener->is_sync)
+	if (!listener->is_sync || !listener->is_listening)
 		return cm_result(EINVAL);
 	error = event_complete(listener, RDMA_CM_EVENT_CONNECT_REQUEST);
 	if (error)

@@ -338,6 +338,8 @@ CM_API int rdma_listen(struct rdma_cm_id *base, int backlog)
 
 	if (!error)
 		error = id_apply_route(id, &route);
+	if (!error)
+		id->is_listening = true;
 	return cm_result(error);
 }
 

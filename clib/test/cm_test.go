@@ -2,6 +2,7 @@ package clibtest
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/abi"
@@ -53,5 +54,50 @@ func TestCM_GarbageReplies_NeitherCrashNorHang(t *testing.T) {
 				t.Errorf("%v, %s: exit status %d\n%s", op, name, r.code, r.errOut)
 			}
 		}
+	}
+}
+
+func TestCM_Endpoints(t *testing.T) {
+	runCMCases(t, "cm_ep_test.c", []string{"endpoints", "names", "rsockets"})
+}
+
+func TestCM_NoNIC_IsNoDevice(t *testing.T) {
+	bin, lib := compileCM(t, "cm_ep_test.c")
+	checkCase(t, run(t, libraryEnv(lib, "/nonexistent/nic.sock"), bin, "no_nic"))
+	// It says more to those who ask.
+	r := run(t, append(libraryEnv(lib, "/nonexistent/nic.sock"), "RNIC_VERBOSE=1"), bin, "no_nic")
+	if !strings.HasPrefix(r.errOut, "librdmacm(softrnic): no NIC at /nonexistent") {
+		t.Errorf("the hint is %q", r.errOut)
+	}
+}
+
+func TestCM_Events(t *testing.T) {
+	runCMCases(t, "cm_event_test.c", []string{"ack", "signal", "purge", "full", "fork", "threads"})
+}
+
+// TestCM_Migrate_EmulatesTheKernel_C13: ids live on their channel, and leave it whole.
+func TestCM_Migrate_EmulatesTheKernel_C13(t *testing.T) {
+	runCMCases(t, "cm_event_test.c", []string{"migrate", "channel_end"})
+}
+
+func TestCM_NICDies_RemovalThenErrors(t *testing.T) {
+	bin, lib := compileCM(t, "cm_event_test.c")
+	for _, name := range []string{"die", "die_sync"} {
+		t.Run(name, func(t *testing.T) {
+			nic, socket := startFake(t)
+			nic.dieAt = abi.OpQueryPKey
+			checkCase(t, run(t, libraryEnv(lib, socket), bin, name))
+		})
+	}
+}
+
+// TestCM_DestroyWaits_SaysForWhat names the event that a program forgot to acknowledge.
+func TestCM_DestroyWaits_SaysForWhat(t *testing.T) {
+	bin, lib := compileCM(t, "cm_event_test.c")
+	_, socket := startFake(t)
+	r := run(t, append(libraryEnv(lib, socket), "RNIC_VERBOSE=1"), bin, "ack_log")
+	want := "rdma_destroy_id waits for rdma_ack_cm_event of RDMA_CM_EVENT_ADDR_RESOLVED\n"
+	if r.code != 0 || !strings.HasSuffix(r.errOut, want) {
+		t.Errorf("exit status %d, %q", r.code, r.errOut)
 	}
 }

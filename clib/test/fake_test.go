@@ -155,6 +155,7 @@ func (c *fakeConn) serve() {
 		m.CloseFDs()
 		if dies {
 			time.Sleep(100 * time.Millisecond) // so that the program gets to where it waits
+			c.nic.die()
 			break
 		}
 		if err != nil {
