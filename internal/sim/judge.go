@@ -27,6 +27,28 @@ func (w *World) judgeMemoryAt(t clock.Time) {
 	})
 }
 
+// isGentle reports a plan in which nothing ever goes wrong.
+func (p *plan) isGentle() bool {
+	return !p.isLossy() && p.bad == 0 && p.vandals == 0 && p.profile.Jitter == 0 &&
+		!p.restarts && !p.deaths && !p.deregs && !p.cycles && !p.overruns
+}
+
+// judgeCounters finds recovery where there was nothing to recover from: on a good network a peer
+// that is merely busy is no reason for a timeout (case T11).
+func (w *World) judgeCounters() {
+	if !w.plan.isGentle() || w.marks["wc."+rdma.WCRNRRetryExcErr.String()] > 0 {
+		return
+	}
+	w.mark("world.gentle")
+	for _, name := range []string{
+		"local_ack_timeout_err", "rcvd_seq_err", "completer_retry_err", "retry_exceeded_err",
+	} {
+		if n := w.marks["counter."+name]; n > 0 {
+			w.court.Failf("%s is %d on a network without faults", name, n)
+		}
+	}
+}
+
 // closeVandals ends what would never come to rest.
 func (w *World) closeVandals() {
 	for _, v := range w.vandals {
@@ -100,4 +122,5 @@ func (w *World) close() {
 	}
 	w.judgeMemory("after the end")
 	w.markCounters()
+	w.judgeCounters()
 }

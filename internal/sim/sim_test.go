@@ -105,7 +105,7 @@ var marks = []string{
 	"connected.RC", "connected.UC", "connected.UD", "doorbell.late", "congestion.notified",
 	"counter.rp_cnp_handled", "counter.no_such_qp", "mishap.partition", "mishap.clog",
 	"mishap.restart", "mishap.death", "mishap.dereg", "vandal.act", "cq.overrun",
-	"icmp.unreachable", "cycle.renew",
+	"icmp.unreachable", "cycle.renew", "cycle.retune", "world.gentle",
 }
 
 func TestRun_FixedSeeds_ReachRareBranches(t *testing.T) {

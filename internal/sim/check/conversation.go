@@ -28,6 +28,9 @@ type Conversation struct {
 	isRepeated     bool
 }
 
+// notReadyLate is how late a host may be that is busy with other things.
+const notReadyLate = 20 * time.Millisecond
+
 // wirePacket is what a repetition of a packet has to repeat.
 type wirePacket struct {
 	opcode ib.Opcode
@@ -62,8 +65,11 @@ func (c *Conversation) Request(now clock.Time, h *ib.Headers, payload []byte) {
 		c.Court.Failf("%s: sends PSN %v %v before the receiver is ready", c.Name, h.BTH.PSN,
 			c.notReadyTill.Sub(now))
 	}
-	if at == c.notReadyPacket {
+	if at == c.notReadyPacket && !c.isRepeated {
 		c.isRepeated = true
+		if late := now.Sub(c.notReadyTill); c.notReadyTill != 0 && late > notReadyLate {
+			c.Court.Failf("%s: repeats PSN %v %v after the receiver's time", c.Name, h.BTH.PSN, late)
+		}
 	}
 	switch {
 	case at > c.high:

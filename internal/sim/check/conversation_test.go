@@ -116,6 +116,10 @@ var conversations = []struct {
 		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
 		{at: 10_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
 	}, ""},
+	{"not ready, and asleep", []talk{
+		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		{at: 20_020_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
+	}, "after the receiver's time"},
 	{"not ready, then acknowledged", []talk{
 		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
 		{at: 200, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: none},
