@@ -123,6 +123,23 @@ func (m *machine) tearDown(t *testing.T) {
 	}
 }
 
+// evidence is what the NIC says of itself and of its programs, for who looks into a failure.
+func (m *machine) evidence() string {
+	var text buffer
+	for _, command := range []string{"devinfo", "ps"} {
+		c := exec.Command(rnic, command)
+		c.Env, c.SysProcAttr = m.environment(), m.attributes()
+		c.Stdout, c.Stderr = &text, &text
+		if err := m.spawn(c); err != nil {
+			return err.Error()
+		}
+		watchdog := time.AfterFunc(2*time.Second, func() { _ = c.Process.Kill() })
+		_ = c.Wait() // what it has said is what there is
+		watchdog.Stop()
+	}
+	return text.String()
+}
+
 func tail(text string, lines int) string {
 	all := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
@@ -141,6 +158,7 @@ func (m *machine) environment() []string {
 // process is a program that runs, or has run, on a machine. It is killed with the test.
 type process struct {
 	name           string
+	machine        *machine
 	cmd            *exec.Cmd
 	stdout, stderr buffer
 	done           chan struct{}
@@ -173,7 +191,7 @@ func (b *buffer) String() string {
 // start runs a program as it is, without a NIC.
 func (m *machine) start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p := &process{name: filepath.Base(name), done: make(chan struct{})}
+	p := &process{name: filepath.Base(name), machine: m, done: make(chan struct{})}
 	p.cmd = exec.Command(name, args...)
 	p.cmd.Env = m.environment()
 	p.cmd.Dir = m.home
@@ -186,10 +204,7 @@ func (m *machine) start(t *testing.T, name string, args ...string) *process {
 	}
 	// Descendants that outlive the program may hold its output; they are none of our business.
 	p.cmd.WaitDelay = 2 * time.Second
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if m.uid != uint32(os.Geteuid()) {
-		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: m.uid, Gid: m.uid}
-	}
+	p.cmd.SysProcAttr = m.attributes()
 	if err := m.spawn(p.cmd); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
@@ -199,6 +214,15 @@ func (m *machine) start(t *testing.T, name string, args ...string) *process {
 	}()
 	t.Cleanup(p.kill)
 	return p
+}
+
+// attributes make a process one of the machine's user, in a process group of its own.
+func (m *machine) attributes() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Setpgid: true}
+	if m.uid != uint32(os.Geteuid()) {
+		a.Credential = &syscall.Credential{Uid: m.uid, Gid: m.uid}
+	}
+	return a
 }
 
 // spawn starts a command in the machine's namespace: a child has that of the thread it came from.
@@ -267,9 +291,10 @@ func (p *process) endWithin(t *testing.T, limit time.Duration) outcome {
 	select {
 	case <-p.done:
 	case <-time.After(limit):
+		evidence := p.machine.evidence()
 		p.kill()
-		t.Fatalf("%s did not end within %v\nstdout:\n%s\nstderr:\n%s",
-			p.name, limit, p.stdout.String(), p.stderr.String())
+		t.Fatalf("%s did not end within %v\nstdout:\n%s\nstderr:\n%s\nits NIC:\n%s",
+			p.name, limit, p.stdout.String(), p.stderr.String(), evidence)
 	}
 	out := outcome{stdout: p.stdout.String(), stderr: p.stderr.String()}
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)

@@ -209,6 +209,11 @@ func (row perfRow) command(port int) []string {
 func (row perfRow) test(t *testing.T, p pair) {
 	port := newPort()
 	server := p.server.run(t, row.command(port)...)
+	t.Cleanup(func() {
+		if t.Failed() && p.server != p.client {
+			t.Logf("the server's NIC:\n%s", p.server.evidence())
+		}
+	})
 	server.awaitListening(t, port)
 	client := p.client.run(t, append(row.command(port), p.address)...)
 	report, clocked := row.succeed(t, client)

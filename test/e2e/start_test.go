@@ -173,11 +173,7 @@ func TestRun_BackgroundNIC_HoldsNoDescriptor(t *testing.T) {
 	cmd.Env = m.environment()
 	cmd.ExtraFiles = []*os.File{write}
 	cmd.Stdout, cmd.Stderr = write, write
-	if m.uid != uint32(os.Geteuid()) {
-		cmd.SysProcAttr = &syscall.SysProcAttr{
-			Credential: &syscall.Credential{Uid: m.uid, Gid: m.uid},
-		}
-	}
+	cmd.SysProcAttr = m.attributes()
 	if err := m.spawn(cmd); err != nil {
 		t.Fatal(err)
 	}
