@@ -39,8 +39,7 @@ func (s *CMSession) Listen(req *abi.CMListenReq) (abi.CMRoute, *rdma.Refusal) {
 	}
 	if i.options.reuse {
 		// A listener shares its port with nobody.
-		owners := c.ports.owners[i.space.service(i.src.port)]
-		if r := conflict(i, owners, i.src.port, false); r != nil {
+		if r := c.ports.check(i, false); r != nil {
 			return abi.CMRoute{}, r
 		}
 		i.options.reuse = false
@@ -98,7 +97,9 @@ func (s *CMSession) Connect(now clock.Time, req *abi.CMConnReq) *rdma.Refusal {
 }
 
 // request sends a REQ.
-func (c *connections) request(i *identifier, p *abi.CMParam, private []byte) (cm.ID, *rdma.Refusal) {
+func (c *connections) request(i *identifier, p *abi.CMParam, private []byte) (
+	cm.ID, *rdma.Refusal,
+) {
 	if p.QPN > numberMask {
 		return 0, refusef(syscall.EINVAL, "connect: qp_num %#x has more than 24 bits", p.QPN)
 	}

@@ -26,7 +26,9 @@ func (h *station) move(id uint32, q *appQP, states ...rdma.QPState) abi.QPAttr {
 }
 
 // connected brings up two queue pairs of a type by rdma_cm.
-func (f *fabric) connected(space portSpace, kind rdma.QPType, addr string) (qa, qb *appQP, ca, cb *appCQ) {
+func (f *fabric) connected(space portSpace, kind rdma.QPType, addr string) (
+	qa, qb *appQP, ca, cb *appCQ,
+) {
 	f.t.Helper()
 	a, b := f.hosts[0], f.hosts[len(f.hosts)-1]
 	ca, cb = a.cq(64, 0), b.cq(64, 0)
@@ -290,7 +292,8 @@ func TestConnections_DatagramService_ResolvesAndTalks(t *testing.T) {
 	qb := b.ud(child, cb)
 	b.granted(b.s.Accept(f.now, &abi.CMConnReq{ID: child, Param: params(qb.rsp.QPN, "me")}))
 	e = a.expect(eventEstablished, id)
-	if privateOf(&e.Param) != "me" || e.Param.QPN != qb.rsp.QPN || e.Param.QKey != uint32(qkeyDefault) ||
+	if privateOf(&e.Param) != "me" || e.Param.QPN != qb.rsp.QPN ||
+		e.Param.QKey != uint32(qkeyDefault) ||
 		e.Param.AH.DGID != rdma.GIDFromAddr(ipOf("10.0.0.2")) || e.Param.PrivateDataLen != 136 {
 		t.Fatalf("reply %+v", e)
 	}
@@ -335,7 +338,9 @@ func TestConnections_DatagramServiceRefused_UnreachableWithStatus(t *testing.T) 
 }
 
 // member joins a group and attaches a queue pair.
-func (h *station) member(group string, flags uint32) (q *appQP, cq *appCQ, e *abi.CMEvent, id uint32) {
+func (h *station) member(group string, flags uint32) (
+	q *appQP, cq *appCQ, e *abi.CMEvent, id uint32,
+) {
 	h.t.Helper()
 	cq = h.cq(16, 0)
 	id = h.id(spaceUDP, rdma.QPTypeUD)
@@ -348,7 +353,8 @@ func (h *station) member(group string, flags uint32) (q *appQP, cq *appCQ, e *ab
 	h.granted(h.s.ResolveAddr(h.f.now, &abi.CMAddrReq{ID: id, Dst: cmAddr(group, 0)}))
 	h.expect(eventAddrResolved, id)
 	q = h.ud(id, cq)
-	handle, r := h.s.JoinMulticast(h.f.now, &abi.CMMulticastReq{ID: id, Flags: flags, Addr: cmAddr(group, 0)})
+	handle, r := h.s.JoinMulticast(h.f.now,
+		&abi.CMMulticastReq{ID: id, Flags: flags, Addr: cmAddr(group, 0)})
 	h.granted(r)
 	e = h.expect(eventMulticastJoin, id)
 	if e.Join != handle || e.Param.QPN != 0xffffff || e.Param.QKey != uint32(qkeyDefault) ||
@@ -356,7 +362,8 @@ func (h *station) member(group string, flags uint32) (q *appQP, cq *appCQ, e *ab
 		h.t.Fatalf("join %+v", e)
 	}
 	if flags == joinFull {
-		h.granted(h.c.AttachMulticast(&abi.AttachMulticastReq{GID: e.Param.AH.DGID, QP: q.rsp.Handle}))
+		req := &abi.AttachMulticastReq{GID: e.Param.AH.DGID, QP: q.rsp.Handle}
+		h.granted(h.c.AttachMulticast(req))
 	}
 	return q, cq, e, id
 }
@@ -387,10 +394,10 @@ func TestMulticast_JoinAndAttach_EveryMemberHears(t *testing.T) {
 			t.Fatalf("groups %+v", s)
 		}
 		// Attached twice is attached once; who has left hears nothing, others do.
-		gid := e.Param.AH.DGID
-		b.granted(b.c.AttachMulticast(&abi.AttachMulticastReq{GID: gid, QP: qb.rsp.Handle}))
-		b.granted(b.c.DetachMulticast(&abi.AttachMulticastReq{GID: gid, QP: qb.rsp.Handle}))
-		b.refused(b.c.DetachMulticast(&abi.AttachMulticastReq{GID: gid, QP: qb.rsp.Handle}), syscall.EINVAL)
+		req := &abi.AttachMulticastReq{GID: e.Param.AH.DGID, QP: qb.rsp.Handle}
+		b.granted(b.c.AttachMulticast(req))
+		b.granted(b.c.DetachMulticast(req))
+		b.refused(b.c.DetachMulticast(req), syscall.EINVAL)
 		b.granted(b.s.LeaveMulticast(eb.Join))
 		b.refused(b.s.LeaveMulticast(eb.Join), syscall.EINVAL)
 		text, text2 = b.hear(qb), b.hear(qb2)
@@ -442,14 +449,16 @@ func TestMulticast_BadRequests_Refused(t *testing.T) {
 	rc := a.rc(cq)
 	gid := rdma.GIDFromAddr(ipOf("239.1.2.3"))
 	a.refused(a.c.AttachMulticast(&abi.AttachMulticastReq{GID: gid, QP: 999}), syscall.EINVAL)
-	a.refused(a.c.AttachMulticast(&abi.AttachMulticastReq{GID: gid, QP: rc.rsp.Handle}), syscall.EINVAL)
+	r := a.c.AttachMulticast(&abi.AttachMulticastReq{GID: gid, QP: rc.rsp.Handle})
+	a.refused(r, syscall.EINVAL)
 	id := a.id(spaceUDP, rdma.QPTypeUD)
 	join := func(id, flags uint32, addr string) *rdma.Refusal {
-		_, r := a.s.JoinMulticast(f.now, &abi.CMMulticastReq{ID: id, Flags: flags, Addr: cmAddr(addr, 0)})
+		_, r := a.s.JoinMulticast(f.now,
+			&abi.CMMulticastReq{ID: id, Flags: flags, Addr: cmAddr(addr, 0)})
 		return r
 	}
 	a.refused(join(id, joinFull, "239.1.2.3"), syscall.EINVAL) // not bound
-	_, r := a.s.BindAddr(&abi.CMAddrReq{ID: id, Src: cmAddr("10.0.0.1", 0)})
+	_, r = a.s.BindAddr(&abi.CMAddrReq{ID: id, Src: cmAddr("10.0.0.1", 0)})
 	a.granted(r)
 	ud := a.ud(id, cq)
 	a.refused(a.c.AttachMulticast(&abi.AttachMulticastReq{

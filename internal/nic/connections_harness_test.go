@@ -81,7 +81,8 @@ func (f *fabric) newStation(number byte) *station {
 	ll := netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 15: number})
 	h.addr = v4.String()
 	p := Port{MTU: rdma.MTU1024, Active: true}
-	for i, a := range []netip.Addr{v4, v6, ll, netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()} {
+	own := []netip.Addr{v4, v6, ll, ipOf("127.0.0.1"), netip.IPv6Loopback()}
+	for i, a := range own {
 		e := abi.GIDEntry{
 			GID: rdma.GIDFromAddr(a), Index: uint32(i), Port: 1, Type: 2, IfIndex: stationIf,
 		}

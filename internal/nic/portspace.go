@@ -55,7 +55,11 @@ type portTable struct {
 // that is 0. rover is where the search begins.
 func (t *portTable) claim(i *identifier, rover uint32) *rdma.Refusal {
 	if i.src.port != 0 {
-		return t.claimPort(i, i.src.port, i.options.reuse)
+		if r := t.check(i, i.options.reuse); r != nil {
+			return r
+		}
+		t.enter(i)
+		return nil
 	}
 	const count = portAnyMax - portAnyMin + 1
 	for n := range uint32(count) {
@@ -63,22 +67,30 @@ func (t *portTable) claim(i *identifier, rover uint32) *rdma.Refusal {
 		if port == t.last {
 			continue // a port that was given back just now may have late packets
 		}
-		if t.claimPort(i, port, false) == nil {
-			t.last = port
+		if _, errno := conflict(i, t.owners[i.space.service(port)], false); errno == 0 {
+			t.last, i.src.port = port, port
+			t.enter(i)
 			return nil
 		}
 	}
 	return refusef(syscall.EADDRNOTAVAIL, "all ports of port space %v are taken", i.space)
 }
 
-func (t *portTable) claimPort(i *identifier, port uint16, reuse bool) *rdma.Refusal {
-	key := i.space.service(port)
-	if r := conflict(i, t.owners[key], port, reuse); r != nil {
-		return r
-	}
-	i.src.port, i.ownsPort = port, true
+// enter makes an identifier an owner of its port.
+func (t *portTable) enter(i *identifier) {
+	key := i.space.service(i.src.port)
+	i.ownsPort = true
 	t.owners[key] = append(t.owners[key], i)
-	return nil
+}
+
+// check refuses a port that others own and that cannot be shared.
+func (t *portTable) check(i *identifier, reuse bool) *rdma.Refusal {
+	o, errno := conflict(i, t.owners[i.space.service(i.src.port)], reuse)
+	if errno == 0 {
+		return nil
+	}
+	return refusef(errno, "port %d of port space %v is bound to %v by %s[%d]", i.src.port, i.space,
+		o.src.addr, o.program(), o.pid())
 }
 
 // release gives the port of an identifier back.
@@ -96,21 +108,19 @@ func (t *portTable) release(i *identifier) {
 	t.owners[key] = left
 }
 
-// conflict says why an identifier may not share a port with its owners: a wildcard meets every
+// conflict finds an owner with whom an identifier may not share a port: a wildcard meets every
 // address of its family, and of the other one unless both keep to their own. The errors are those
 // of the Linux kernel.
-func conflict(i *identifier, owners []*identifier, port uint16, reuse bool) *rdma.Refusal {
+func conflict(i *identifier, owners []*identifier, reuse bool) (*identifier, syscall.Errno) {
 	for _, o := range owners {
 		switch {
 		case o == i, reuse && o.options.reuse:
 		case i.options.afOnly && o.options.afOnly && !i.src.isSameFamily(o.src):
 		case i.src.isWildcard() || o.src.isWildcard():
-			return refusef(syscall.EADDRNOTAVAIL, "port %d of port space %v is bound by %v[%d], and"+
-				" a wildcard address cannot share it", port, i.space, o.program(), o.pid())
-		case i.src.addr == o.src.addr:
-			return refusef(syscall.EADDRINUSE, "port %d of port space %v at %v is bound by %v[%d]",
-				port, i.space, i.src.addr, o.program(), o.pid())
+			return o, syscall.EADDRNOTAVAIL
+		case i.src.addr == o.src.addr && i.src.scope == o.src.scope:
+			return o, syscall.EADDRINUSE
 		}
 	}
-	return nil
+	return nil, 0
 }
