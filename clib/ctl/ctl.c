@@ -95,6 +95,15 @@ static uint32_t ctl_msg_take_fds(struct msghdr *msg, int *fds, uint32_t max)
 	return count;
 }
 
+/* Memory that the NIC may not reach is the user's matter: the text says what to set right. */
+static void ctl_say_refusal(uint32_t op, int status, const char *text, int length)
+{
+	if (op == RNIC_OP_REG_MR && (status == EPERM || status == EACCES))
+		rnic_warn("%.*s", length, text);
+	else
+		rnic_log("%.*s", length, text);
+}
+
 /* Checks the reply in conn->buf and hands out its body. Descriptors are the caller's to close. */
 static int ctl_conn_parse(struct ctl_conn *conn, struct ctl_call *call, size_t got)
 {
@@ -110,7 +119,7 @@ static int ctl_conn_parse(struct ctl_conn *conn, struct ctl_call *call, size_t g
 	if (header.status != 0) {
 		if (header.status < 0 || header.status > 4095)
 			return ctl_conn_kill(conn, "reply with a status that is no errno");
-		rnic_log("%.*s", (int)length, (const char *)body);
+		ctl_say_refusal(call->op, header.status, (const char *)body, (int)length);
 		return header.status;
 	}
 	if (call->rsp_any_length ? length > call->rsp_bytes : length < call->rsp_bytes)

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,19 +14,42 @@ int rnic_fail(int error)
 	return error;
 }
 
-void rnic_log(const char *format, ...)
+static bool log_is_wanted(void)
 {
-	va_list args;
+	return getenv("RNIC_VERBOSE") || getenv("RNIC_LOG");
+}
+
+static void log_write(const char *format, va_list args)
+{
 	int saved = errno;
 
-	if (!getenv("RNIC_VERBOSE") && !getenv("RNIC_LOG"))
-		return;
 	flockfile(stderr);
 	fprintf(stderr, "%s(softrnic): ", rnic_library);
-	va_start(args, format);
 	vfprintf(stderr, format, args);
-	va_end(args);
 	fputc('\n', stderr);
 	funlockfile(stderr);
 	errno = saved;
+}
+
+void rnic_log(const char *format, ...)
+{
+	va_list args;
+
+	if (!log_is_wanted())
+		return;
+	va_start(args, format);
+	log_write(format, args);
+	va_end(args);
+}
+
+void rnic_warn(const char *format, ...)
+{
+	static atomic_bool has_warned;
+	va_list args;
+
+	if (atomic_exchange(&has_warned, true) && !log_is_wanted())
+		return;
+	va_start(args, format);
+	log_write(format, args);
+	va_end(args);
 }

@@ -11,4 +11,10 @@ int rnic_fail(int error);
 /* Writes a line to standard error when RNIC_VERBOSE or RNIC_LOG is set. */
 void rnic_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/*
+ * Writes a line to standard error, the first time even unasked: for what no program can do anything
+ * about, but a person can.
+ */
+void rnic_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #endif

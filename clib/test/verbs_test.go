@@ -46,6 +46,22 @@ func TestVerbs_Objects(t *testing.T) {
 		[]string{"query_device", "query_port", "objects", "ah_from_wc", "names", "walk"})
 }
 
+// TestVerbs_MemoryForbidden_IsSaidOnce wants the reason, and the remedy that the NIC gives with it,
+// on standard error unasked: a program tells no more than its errno.
+func TestVerbs_MemoryForbidden_IsSaidOnce(t *testing.T) {
+	bin, lib := compileVerbs(t, "object_test.c")
+	_, socket := startFake(t)
+	r := run(t, libraryEnv(lib, socket), bin, "forbidden")
+	want := "libibverbs(softrnic): memory of this process cannot be reached\n"
+	if r.code != 0 || r.out != "" || r.errOut != want {
+		t.Errorf("exit status %d\n%s%s", r.code, r.out, r.errOut)
+	}
+	loud := run(t, append(libraryEnv(lib, socket), "RNIC_VERBOSE=1"), bin, "forbidden")
+	if loud.errOut != strings.Repeat(want, 3) {
+		t.Errorf("with RNIC_VERBOSE: %s", loud.errOut)
+	}
+}
+
 func TestVerbs_Queues(t *testing.T) {
 	runCases(t, "queue_test.c",
 		[]string{"post_errors", "build_errors", "cancel", "poll_ex", "overrun"})

@@ -54,6 +54,16 @@ static void test_query_port(void)
 	CHECK(ibv_close_device(context) == 0);
 }
 
+static void test_forbidden(void)
+{
+	struct setup s;
+
+	setup_make(&s, 8);
+	for (int i = 0; i < 3; i++)
+		CHECK(!ibv_reg_mr(s.pd, s.buf, 13, 0) && errno == EPERM);
+	setup_end(&s);
+}
+
 static void test_objects(void)
 {
 	struct setup s;
@@ -68,7 +78,6 @@ static void test_objects(void)
 	uint32_t number;
 
 	setup_make(&s, 8);
-	CHECK(!ibv_reg_mr(s.pd, s.buf, 13, 0) && errno == EPERM);
 	CHECK(!ibv_reg_mr(s.pd, (void *)16, 100, 0) && errno == EFAULT);
 	CHECK(!ibv_create_cq(s.context, 0, NULL, NULL, 0) && errno == EINVAL);
 	CHECK(!ibv_create_cq(s.context, 1, NULL, NULL, 1) && errno == EINVAL);
@@ -213,6 +222,7 @@ int main(int argc, char **argv)
 	static const struct test_case cases[] = {
 		{"query_device", test_query_device},
 		{"query_port", test_query_port},
+		{"forbidden", test_forbidden},
 		{"objects", test_objects},
 		{"ah_from_wc", test_ah_from_wc},
 		{"names", test_names},
