@@ -53,6 +53,7 @@ type lane struct {
 	rested clock.Time // when the last work was found
 	looked clock.Time // when epoll was asked last
 	hot    clock.Time // until when ports are asked in each turn
+	owed   bool       // the wire was not emptied in the last turn: ask it in any case
 	sleepy clock.Time // until when yielding does not pay
 
 	wire   netio.Port // nil: this NIC has no network

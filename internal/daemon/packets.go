@@ -68,23 +68,25 @@ func (l *lane) receive(now clock.Time) bool {
 	worked := false
 	if l.wire != nil {
 		l.wire.Poll(now)
-		if now < l.hot || l.wire.NextDeadline() <= now {
-			worked = l.receiveFrom(now, l.wire, false)
+		if now < l.hot || l.owed || l.wire.NextDeadline() <= now {
+			worked, l.owed = l.receiveFrom(now, l.wire, false)
 		}
 	}
 	if l.mirror != nil {
 		l.mirror.Poll(now)
-		worked = l.receiveFrom(now, l.mirror, true) || worked
+		mirrored, _ := l.receiveFrom(now, l.mirror, true) // asked in each turn anyway
+		worked = worked || mirrored
 	}
 	return worked
 }
 
-func (l *lane) receiveFrom(now clock.Time, p netio.Port, own bool) bool {
-	worked := false
+// receiveFrom takes a bounded number of packets. It reports whether there was any, and whether
+// the port may hold more that it has taken off the socket already: no epoll tells of those.
+func (l *lane) receiveFrom(now clock.Time, p netio.Port, own bool) (worked, more bool) {
 	for range batchesPerTurn {
 		n, err := p.Receive(l.in)
 		if err != nil || n == 0 {
-			return worked // a receive error is counted by the port
+			return worked, false // a receive error is counted by the port
 		}
 		for i := range l.in[:n] {
 			l.handleDatagram(now, &l.in[i], own)
@@ -92,10 +94,10 @@ func (l *lane) receiveFrom(now clock.Time, p netio.Port, own bool) bool {
 		worked = true
 		l.hot = now.Add(hotTime)
 		if n < len(l.in) {
-			break
+			return worked, false
 		}
 	}
-	return worked
+	return worked, true
 }
 
 // handleDatagram gives one datagram to the NIC. own says that it came from this NIC.
