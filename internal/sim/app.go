@@ -50,6 +50,8 @@ type app struct {
 	receives  map[uint64]*receive
 	sends     map[uint64]*endpoint
 	isPacing  bool
+
+	portEvents int
 }
 
 func (w *World) newApp(h *host) *app {
@@ -219,6 +221,10 @@ func (a *app) handleEvent(e *nic.Event) {
 	}
 	w.trace.note(w.now, "%s: event %s of %d", a.name, e.Type.String(), int(e.Handle))
 	w.mark("event." + e.Type.String())
+	if e.Type == rdma.EventPortActive || e.Type == rdma.EventPortErr {
+		a.portEvents++
+		return
+	}
 	for _, x := range a.endpoints {
 		if x.handle == e.Handle {
 			x.handleEvent(e.Type)

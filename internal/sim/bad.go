@@ -18,6 +18,7 @@ type badRequest struct {
 var (
 	connected = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC}
 	reliable  = []rdma.QPType{rdma.QPTypeRC}
+	datagrams = []rdma.QPType{rdma.QPTypeUD}
 	anyType   = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD}
 )
 
@@ -66,6 +67,10 @@ var badRequests = []badRequest{
 	}},
 	{"bad.read_on_uc", true, []rdma.QPType{rdma.QPTypeUC}, rdma.WCLocQPOpErr, func(e *endpoint, r *request) bool {
 		r.wqe.Opcode = uint8(rdma.WRRead)
+		return true
+	}},
+	{"bad.address_handle", true, datagrams, rdma.WCLocQPOpErr, func(e *endpoint, r *request) bool {
+		r.wqe.AH ^= 0x5a5a5a5a
 		return true
 	}},
 	{"bad.lkey", true, anyType, rdma.WCLocProtErr, func(e *endpoint, r *request) bool {

@@ -68,8 +68,8 @@ func (a *app) newEndpoint(kind rdma.QPType, maxMessage int) *endpoint {
 	}
 	depth := max(1, min(32, receiveBudget/e.receiveBytes))
 	req := abi.CreateQPReq{
-		Type: uint32(kind), PD: a.pd, MaxSendWR: uint32(w.pick(1, 2, 8, 32)),
-		MaxRecvWR: uint32(depth), MaxSendSGE: uint32(w.pick(1, 2, 5)),
+		Type: uint32(kind), PD: a.pd, MaxSendWR: uint32(w.pick(1, 2, 8, 8, 32, 32, 200)),
+		MaxRecvWR: uint32(depth), MaxSendSGE: uint32(w.pick(1, 2, 5, 32)),
 		MaxRecvSGE: uint32(w.pick(1, 3)), MaxInline: uint32(w.pick(0, 16, 200)),
 	}
 	if e.signalAll {
@@ -227,10 +227,15 @@ func (e *endpoint) streamFrom(c *abi.CQE) *check.Stream {
 	return e.in
 }
 
+// hasCause reports that something has happened that may put the queue pair into error.
+func (e *endpoint) hasCause() bool {
+	return e.ledger.May != 0 || e.ledger.HasFailed() || e.pair != nil && e.pair.isSpoiled
+}
+
 // judgeRefusal judges a receive that completed with an error.
 func (e *endpoint) judgeRefusal(status rdma.WCStatus) {
 	if status == rdma.WCWRFlushErr {
-		if e.ledger.May == 0 && !e.ledger.HasFailed() {
+		if !e.hasCause() {
 			e.app.world.court.Failf("%s: a receive is flushed without a cause", e.name)
 		}
 		return
@@ -251,7 +256,7 @@ func (e *endpoint) handleEvent(t rdma.EventType) {
 		}
 		e.isDrained = true
 	case rdma.EventQPFatal, rdma.EventQPReqErr, rdma.EventQPAccessErr:
-		if e.ledger.May == 0 && !e.ledger.HasFailed() {
+		if !e.hasCause() {
 			w.court.Failf("%s: %v without a cause", e.name, t)
 		}
 	}

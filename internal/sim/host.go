@@ -93,13 +93,17 @@ func (h *host) start() {
 		Name: "rnic0", NodeGUID: rdma.GUID(0x0200_0000_0000_0001 + h.index), Secret: secret,
 		Memory: h.heap, Version: "sim", LocalSegment: w.plan.localSegment,
 	})
-	port := nic.Port{MTU: w.plan.mtu, Active: true}
+	h.setPort(true)
+}
+
+func (h *host) setPort(active bool) {
+	port := nic.Port{MTU: h.world.plan.mtu, Active: active}
 	for i, g := range h.gids {
 		port.GIDs = append(port.GIDs, abi.GIDEntry{
 			GID: g, Index: uint32(i), Port: 1, Type: uint32(rdma.GIDTypeRoCEv2),
 		})
 	}
-	h.nic.SetPort(w.now, port)
+	h.nic.SetPort(h.world.now, port)
 }
 
 // stop powers the NIC off as kill -9 does: nothing is told to anybody.

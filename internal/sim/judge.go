@@ -29,7 +29,7 @@ func (w *World) judgeMemoryAt(t clock.Time) {
 
 // isGentle reports a plan in which nothing ever goes wrong.
 func (p *plan) isGentle() bool {
-	return !p.isLossy() && p.bad == 0 && p.vandals == 0 && p.profile.Jitter == 0 &&
+	return !p.isLossy() && !p.isSluggish() && p.bad == 0 && p.vandals == 0 && p.profile.Jitter == 0 &&
 		!p.restarts && !p.deaths && !p.deregs && !p.cycles && !p.overruns
 }
 

@@ -198,7 +198,7 @@ func (a *app) cut(total, most int, use areaUse) []piece {
 	w := a.world
 	count := 1
 	if most > 1 && w.chance(0.5) {
-		count = w.between(1, min(most, 6))
+		count = w.between(1, w.pick(min(most, 6), most))
 	}
 	var out []piece
 	for left := total; count > 0; count-- {

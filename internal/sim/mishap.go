@@ -30,7 +30,7 @@ func (w *World) mishap() {
 		{p.clogs && len(w.hosts) > 1, w.clog},
 		{p.restarts, w.restart},
 		{p.deaths, w.killApp},
-		{p.deregs, w.deregisterSome},
+		{p.deregs, w.deregisterSome}, {p.ports, w.flapPort},
 	} {
 		if m.on {
 			all = append(all, m.run)
@@ -154,6 +154,29 @@ func (w *World) deregisterSome() {
 	e.peer.may(rdma.WCRemAccessErr)
 	e.app.deregister(e.near.area)
 	e.near.model.Close()
+}
+
+// flapPort takes a port down and up again: every application hears of both.
+func (w *World) flapPort() {
+	h := w.hosts[w.between(0, len(w.hosts)-1)]
+	if h.isDown {
+		return
+	}
+	w.mark("mishap.port")
+	for _, active := range []bool{false, true} {
+		before := make([]int, len(h.apps))
+		for i, a := range h.apps {
+			before[i] = a.portEvents
+		}
+		h.setPort(active)
+		h.turn()
+		for i, a := range h.apps {
+			if a.portEvents != before[i]+1 {
+				w.court.Failf("%s: %d events about a port that changed once",
+					a.name, a.portEvents-before[i])
+			}
+		}
+	}
 }
 
 // calm ends all trouble.

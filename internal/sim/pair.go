@@ -127,7 +127,7 @@ func (p *pair) tolerate() {
 		if p.kind != rdma.QPTypeRC {
 			continue
 		}
-		if plan.loss() > 0.02 || (p.retryCnt < 7 || p.timeout < 14) && plan.isLossy() {
+		if plan.loss() > 0.02 || (p.retryCnt < 7 || p.timeout < 14) && (plan.isLossy() || plan.isSluggish()) {
 			e.may(rdma.WCRetryExcErr)
 		}
 		if p.ends[0].mayOverrun || p.ends[1].mayOverrun {
@@ -142,6 +142,11 @@ func (p *pair) tolerate() {
 
 // isOrdered reports a network on which no packet overtakes another or comes twice.
 func (p *plan) isOrdered() bool { return p.profile.Dup == 0 && p.profile.Reorder == 0 }
+
+// isSluggish reports a network or hosts that may need longer for an answer than short timeouts allow.
+func (p *plan) isSluggish() bool {
+	return p.profile.Delay >= time.Millisecond || p.packetCost > time.Microsecond
+}
 
 // isLossy reports a network that does not deliver everything in order and soon.
 func (p *plan) isLossy() bool {

@@ -42,8 +42,8 @@ type plan struct {
 	shared                 float64 // chance that an application has a shared receive queue
 	remote                 float64 // chance that a region is not mapped
 
-	partitions, clogs, restarts, deaths, deregs, cycles, overruns bool
-	mishapGap                                                     time.Duration
+	partitions, clogs, restarts, deaths, deregs, cycles, overruns, ports bool
+	mishapGap                                                            time.Duration
 }
 
 // Profiles of faults by name. The empty name lets the seed choose.
@@ -73,7 +73,7 @@ func (w *World) makePlan() {
 	}
 	p.mtu = rdma.MTU(w.between(1, 5))
 	p.burst = w.pick(1, 4, 16, 64)
-	p.packetCost = time.Duration(w.pick(50, 200, 1000)) * time.Nanosecond
+	p.packetCost = time.Duration(w.pick(50, 200, 200, 1000, 1000, 20000)) * time.Nanosecond
 	p.lag = time.Duration(w.pick(0, 1, 3, 50)) * time.Microsecond
 	p.lateTimers = w.pickFloat(0, 0, 0.2)
 	p.lostBells = w.pickFloat(0, 0, 0.02)
@@ -88,7 +88,7 @@ func (w *World) makePlan() {
 	p.events = w.pickFloat(0, 0.5, 1)
 	p.shared = w.pickFloat(0, 0.5, 1)
 	p.remote = w.pickFloat(0, 0.5, 1)
-	p.profile.Delay = time.Duration(w.pick(1, 5, 20, 200)) * time.Microsecond
+	p.profile.Delay = time.Duration(w.pick(1, 5, 5, 20, 20, 200, 200, 8000)) * time.Microsecond
 	p.marks = w.pickFloat(0, 0, 0, 0.05)
 	p.areaBytes, p.windowsRoom = 640<<10, 640<<10
 	w.planFaults(w.cfg.Faults)
@@ -124,7 +124,7 @@ func (w *World) planFaults(name string) {
 		w.planNetwork(w.pickFloat(0, 0.01, 0.05))
 		p.partitions, p.clogs = w.chance(0.4), w.chance(0.3)
 		p.restarts, p.deaths = w.chance(0.3), w.chance(0.3)
-		p.deregs = w.chance(0.3)
+		p.deregs, p.ports = w.chance(0.3), w.chance(0.2)
 	}
 	p.cycles = w.chance(0.5)
 }

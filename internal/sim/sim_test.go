@@ -91,7 +91,7 @@ var marks = []string{
 	// Requests that are wrong.
 	"nak.invalid request", "nak.remote access error", "nak.remote operational error",
 	"bad.rkey", "bad.bounds", "bad.rights", "bad.read_rights", "bad.atomic_alignment",
-	"bad.atomic_rights", "bad.atomic_length", "bad.invalidate", "bad.opcode", "bad.read_on_uc",
+	"bad.atomic_rights", "bad.atomic_length", "bad.invalidate", "bad.opcode", "bad.read_on_uc", "bad.address_handle",
 	"bad.lkey", "bad.local_bounds", "bad.read_into_readonly", "bad.too_many_entries",
 	"bad.too_long", "bad.receive", "bad.qkey", "counter.bad_qkey",
 	"wc.local protection error", "wc.local length error", "wc.local QP operation error",
@@ -104,7 +104,7 @@ var marks = []string{
 	// The world.
 	"connected.RC", "connected.UC", "connected.UD", "doorbell.late", "congestion.notified",
 	"counter.rp_cnp_handled", "counter.no_such_qp", "mishap.partition", "mishap.clog",
-	"mishap.restart", "mishap.death", "mishap.dereg", "vandal.act", "cq.overrun",
+	"mishap.restart", "mishap.port", "mishap.death", "mishap.dereg", "vandal.act", "cq.overrun",
 	"icmp.unreachable", "cycle.renew", "cycle.retune", "world.gentle",
 }
 
