@@ -6,7 +6,6 @@ import (
 
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/netio"
-	"github.com/softrnic/softrnic/internal/nic"
 )
 
 // hoarder is a port that has taken more packets off its socket than a lane takes in a turn.
@@ -24,6 +23,8 @@ func (h *hoarder) Receive(batch []netio.Datagram) (int, error) {
 	return n, nil
 }
 
+func (h *hoarder) Close() error { return nil }
+
 func (h *hoarder) Poll(clock.Time) {}
 
 func (h *hoarder) NextDeadline() clock.Time { return clock.Never }
@@ -31,10 +32,7 @@ func (h *hoarder) NextDeadline() clock.Time { return clock.Never }
 // A lane that loses its processor between two turns must come back for what the port holds: no
 // socket is readable any more.
 func TestLane_PortHoldsMore_IsAskedAgainHoweverLate(t *testing.T) {
-	l, err := newLane(nic.Config{Name: "rnic0", NodeGUID: 1}, time.Microsecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := newTestLane(t)
 	const turnful = batchesPerTurn * datagramBatch
 	port := &hoarder{left: 2*turnful + 1}
 	l.wire = port
