@@ -75,7 +75,7 @@ const (
 	MaxListenBacklog = 1024
 	// MaxEventBacklog bounds the connection events that a program lets wait beyond what its pipe
 	// holds; then it may start nothing that leads to more.
-	MaxEventBacklog = 4096
+	MaxEventBacklog = 8192
 	// MaxMulticastGroups bounds the groups that queue pairs are attached to, or identifiers joined.
 	MaxMulticastGroups = 4096
 	// MaxMulticastAttach bounds the queue pairs of one group: one packet is copied to each.

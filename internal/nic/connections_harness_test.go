@@ -271,11 +271,13 @@ func (h *station) resolve(id uint32, addr string, port uint16) {
 // wait runs until the station has an event, and takes it.
 func (h *station) wait(d time.Duration) *abi.CMEvent {
 	h.t.Helper()
+	h.f.run(0)
 	for end := h.f.now.Add(d); len(h.events) == 0; {
-		at := min(h.f.next(), end)
-		if h.f.run(time.Duration(max(at-h.f.now, 0))); len(h.events) == 0 && h.f.now >= end {
+		next := h.f.next()
+		if next > end {
 			h.t.Fatalf("%s: no event within %v", h.addr, d)
 		}
+		h.f.run(time.Duration(max(next-h.f.now, 0)))
 	}
 	e := h.events[0]
 	h.events = h.events[1:]

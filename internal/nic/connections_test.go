@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"math/rand/v2"
 	"strings"
 	"syscall"
 	"testing"
@@ -425,5 +426,39 @@ func TestConnections_DeviceRemoved_BoundIDsLearn(t *testing.T) {
 		s[1].State != "established" || s[1].Local != "10.0.0.2:7471" || s[1].QPN != 0x101 ||
 		s[1].DestQPN != 0x100 || s[1].Program != "test" || s[1].RemoteGID != "::ffff:10.0.0.1" {
 		t.Fatalf("status %+v", s)
+	}
+}
+
+// Whatever a link does to the messages, both sides agree in the end.
+func TestConnections_BadLink_BothSidesAgree(t *testing.T) {
+	for seed := range uint64(20) {
+		f := newFabric(t, 2)
+		a, b := f.hosts[0], f.hosts[1]
+		random := rand.New(rand.NewPCG(seed, 9))
+		b.listen(spaceTCP, "0.0.0.0", 7471, 0)
+		f.loses = func(*station, *ibt.Packet) bool {
+			if n := len(f.wires); n > 0 && random.IntN(4) == 0 { // an old one once more, and late
+				w := f.wires[random.IntN(n)]
+				w.at = w.at.Add(time.Duration(random.IntN(6000)) * time.Millisecond)
+				f.wires = append(f.wires, w)
+			}
+			return random.IntN(4) == 0
+		}
+		for range 10 {
+			id, child := a.connect(b, "10.0.0.2", 7471)
+			h, at := a, id
+			if random.IntN(2) == 0 {
+				h, at = b, child
+			}
+			h.granted(h.s.Disconnect(f.now, at))
+			a.expect(eventDisconnected, id)
+			b.expect(eventDisconnected, child)
+			a.expect(eventTimewaitExit, id)
+			b.expect(eventTimewaitExit, child)
+			a.granted(a.s.DestroyID(f.now, id))
+			b.granted(b.s.DestroyID(f.now, child))
+		}
+		a.silent(time.Minute)
+		f.quiet()
 	}
 }
