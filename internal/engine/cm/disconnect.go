@@ -9,8 +9,8 @@ import (
 )
 
 // Disconnect sends a DREQ and repeats it until the peer answers; EventDisconnected says what came
-// of it. Of a connection that is about to end, or has, it is nil and does nothing. Errors: EINVAL
-// for one that was never established, or for private data that does not fit into the message.
+// of it. Where a DREQ is out, and in TIMEWAIT, it is nil and does nothing. Errors: EINVAL for a
+// connection that is not established, or for private data that does not fit into the message.
 func (e *Engine) Disconnect(now clock.Time, id ID, private []byte) *rdma.Refusal {
 	c, refusal := e.owned(id)
 	switch {

@@ -20,6 +20,7 @@ type fate struct {
 	lost   bool
 	double bool
 	later  time.Duration
+	stray  time.Duration // a second copy comes that much later
 }
 
 // world is two nodes and the link between them. A node may also talk to itself.
@@ -31,6 +32,18 @@ type world struct {
 	judge func(from *node, m *Message) fate
 	log   func(format string, args ...any)
 	names map[ID]string // of connections, for people
+	calls []call
+}
+
+// call is what an application does at some time.
+type call struct {
+	at clock.Time
+	f  func()
+}
+
+// after plans a call.
+func (w *world) after(d time.Duration, f func()) {
+	w.calls = append(w.calls, call{w.now.Add(d), f})
 }
 
 // flight is a message on its way.
@@ -122,6 +135,8 @@ func (w *world) send(from *node, m *Message) {
 		return
 	case f.double:
 		w.log("%v %s: %s, twice", stamp(w.now), from.name, what)
+	case f.stray > 0:
+		w.log("%v %s: %s, and once more %v later", stamp(w.now), from.name, what, f.stray)
 	default:
 		w.log("%v %s: %s", stamp(w.now), from.name, what)
 	}
@@ -141,9 +156,9 @@ func (w *world) send(from *node, m *Message) {
 		mad: slices.Clone(m.MAD[:]),
 	}
 	w.wire = append(w.wire, &flight)
-	if f.double {
+	if f.double || f.stray > 0 {
 		again := flight
-		again.at = again.at.Add(latency / 2)
+		again.at = again.at.Add(max(latency/2, f.stray))
 		w.wire = append(w.wire, &again)
 	}
 }
@@ -153,6 +168,9 @@ func (w *world) next() clock.Time {
 	at := clock.Never
 	for _, f := range w.wire {
 		at = min(at, f.at)
+	}
+	for _, c := range w.calls {
+		at = min(at, c.at)
 	}
 	for _, n := range w.nodes {
 		at = min(at, n.e.PollTimeout())
@@ -164,7 +182,7 @@ func (w *world) next() clock.Time {
 func (w *world) run(until clock.Time) {
 	for {
 		at := w.next()
-		if at > until {
+		if at > until || at == clock.Never {
 			if until != clock.Never {
 				w.now = until
 			}
@@ -175,7 +193,7 @@ func (w *world) run(until clock.Time) {
 	}
 }
 
-// step delivers what has arrived, then serves timers.
+// step delivers what has arrived, makes the calls that are planned, then serves timers.
 func (w *world) step() {
 	for i := 0; i < len(w.wire); {
 		f := w.wire[i]
@@ -187,6 +205,15 @@ func (w *world) step() {
 		f.to.e.HandleMAD(w.now, &f.path, f.from, f.mad)
 		f.to.drain()
 		checkEngine(w.t, f.to.e)
+	}
+	for i := 0; i < len(w.calls); {
+		c := w.calls[i]
+		if c.at > w.now {
+			i++
+			continue
+		}
+		w.calls = slices.Delete(w.calls, i, i+1)
+		c.f()
 	}
 	for _, name := range []string{"a", "b"} {
 		n := w.nodes[name]
