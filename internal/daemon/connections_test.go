@@ -309,6 +309,13 @@ func TestConnections_TwoNamespaces_C14_ResolveAndConnect(t *testing.T) {
 	if e := a.expect(cmUnreachable, id); e.Status != -int32(unix.ECONNREFUSED) {
 		t.Fatalf("status %d", e.Status)
 	}
+	// Nor does it take a minute to learn that there is no host: its neighbours know.
+	id = a.id(spaceTCP)
+	a.resolve(id, nb.V4.Next().Next(), 7471)
+	a.ask(abi.OpConnect, id, 5)
+	if e := a.expect(cmUnreachable, id); e.Status != -int32(unix.EHOSTUNREACH) {
+		t.Fatalf("status %d", e.Status)
+	}
 	db := startIn(t, nb, daemon.Config{Embedded: true})
 	b := newManager(t, db)
 	b.listen(spaceTCP, "::", 7471)

@@ -15,7 +15,6 @@ import (
 	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/nic"
-	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 	"github.com/softrnic/softrnic/internal/shm"
 )
@@ -65,7 +64,7 @@ type lane struct {
 	// connection is the event in hand, router finds routes; it is nil until there is one.
 	connection nic.ConnectionEvent
 	router     *router
-	gone       []rdma.GID // unreachable peers to report after the packets
+	gone       []lostPeer // unreachable peers to report after the packets
 	stats      laneStats
 	// notices are the features that ports have lost so far; they tell each once.
 	notices map[netio.Port][]string

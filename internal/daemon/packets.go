@@ -143,8 +143,12 @@ func (l *lane) transmit(now clock.Time) bool {
 	}
 	l.flush(now, l.wire, &l.out[0])
 	l.flush(now, l.mirror, &l.out[1])
-	for _, gid := range l.gone {
-		l.nic.HandleUnreachable(now, gid)
+	for _, peer := range l.gone {
+		if peer.noPort {
+			l.nic.HandleUnreachable(now, peer.gid)
+		} else {
+			l.nic.HandleNoHost(now, peer.gid)
+		}
 	}
 	l.gone = l.gone[:0]
 	return sent > 0
@@ -167,7 +171,7 @@ func (l *lane) route(now clock.Time) bool {
 	}
 	if port == nil {
 		l.stats.withoutNetwork++
-		l.markUnreachable(l.tx.DGID)
+		l.markUnreachable(lostPeer{l.tx.DGID, true})
 		return true
 	}
 	l.stage(o)
@@ -224,17 +228,21 @@ func (l *lane) flush(now clock.Time, p netio.Port, o *outgoing) bool {
 
 // markUnreachable remembers a peer for the end of the turn: the NIC must not be told while it is
 // being polled.
-func (l *lane) markUnreachable(gid rdma.GID) {
-	if len(l.gone) < unreachableMax && !slices.Contains(l.gone, gid) {
-		l.gone = append(l.gone, gid)
+func (l *lane) markUnreachable(peer lostPeer) {
+	if len(l.gone) < unreachableMax && !slices.Contains(l.gone, peer) {
+		l.gone = append(l.gone, peer)
 	}
 }
 
-// collectUnreachable asks a port which hosts answered that they have no NIC.
+// lostPeer is a host that cannot be reached.
+type lostPeer struct {
+	gid    rdma.GID
+	noPort bool // it is there, without a NIC
+}
+
+// collectUnreachable asks a port which hosts are not there or have no NIC.
 func (l *lane) collectUnreachable(p netio.Port) {
 	for _, u := range p.Unreachable() {
-		if u.NoPort {
-			l.markUnreachable(rdma.GIDFromAddr(u.Addr))
-		}
+		l.markUnreachable(lostPeer{rdma.GIDFromAddr(u.Addr), u.NoPort})
 	}
 }

@@ -148,9 +148,9 @@ func (c *connections) handleTimeout(now clock.Time) {
 	c.collect()
 }
 
-// handleUnreachable ends what waits for a host that has no NIC: it will not answer, and why is
-// better told now than after the last retry.
-func (c *connections) handleUnreachable(peer rdma.GID) {
+// handleUnreachable ends what waits for a host that is not there or has no NIC: it will not answer,
+// and why is better told now than after the last retry.
+func (c *connections) handleUnreachable(peer rdma.GID, why syscall.Errno) {
 	for _, h := range slices.Sorted(maps.Keys(c.ids)) {
 		i := c.ids[h]
 		if i.state != idConnecting || i.device.remote != peer {
@@ -158,7 +158,7 @@ func (c *connections) handleUnreachable(peer rdma.GID) {
 		}
 		c.hangUp(i)
 		i.state = idFailed
-		c.raise(i, cmEvent{kind: eventUnreachable, status: -int32(syscall.ECONNREFUSED)})
+		c.raise(i, cmEvent{kind: eventUnreachable, status: -int32(why)})
 	}
 }
 

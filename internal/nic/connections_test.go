@@ -246,6 +246,13 @@ func TestConnections_HostWithoutNIC_UnreachableAtOnce(t *testing.T) {
 		t.Fatalf("status %d", e.Status)
 	}
 	a.silent(5 * time.Minute)
+	id = a.tcp()
+	a.resolve(id, "10.0.0.2", 7471)
+	a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: params(0x102, "")}))
+	a.n.HandleNoHost(f.now, rdma.GIDFromAddr(ipOf("10.0.0.2")))
+	if e := a.expect(eventUnreachable, id); e.Status != -int32(syscall.EHOSTUNREACH) {
+		t.Fatalf("status %d", e.Status)
+	}
 	f.quiet()
 }
 

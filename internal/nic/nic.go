@@ -1,6 +1,8 @@
 package nic
 
 import (
+	"syscall"
+
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/mem"
@@ -140,7 +142,15 @@ func (n *NIC) HandleUnreachable(now clock.Time, peer rdma.GID) {
 		}
 	}
 	n.failDoomed()
-	n.cm.handleUnreachable(peer)
+	n.cm.handleUnreachable(peer, syscall.ECONNREFUSED)
+}
+
+// HandleNoHost says that packets to peer do not arrive anywhere (ICMP host unreachable, which is
+// also what a host says of a neighbour that does not answer ARP). Queue pairs go on trying, since
+// hosts come back; who is connecting learns.
+func (n *NIC) HandleNoHost(now clock.Time, peer rdma.GID) {
+	n.now = now
+	n.cm.handleUnreachable(peer, syscall.EHOSTUNREACH)
 }
 
 // HandleTimeout runs the timers that are due.
