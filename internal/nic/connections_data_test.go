@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/mad"
 )
@@ -471,4 +472,29 @@ func TestMulticast_BadRequests_Refused(t *testing.T) {
 	a.refused(join(999, joinFull, "239.1.2.3"), syscall.EINVAL)
 	a.refused(join(a.tcp(), joinFull, "239.1.2.3"), syscall.EINVAL)
 	a.granted(join(id, joinFull, "239.1.2.3"))
+}
+
+// The RTU is lost, the peer's first packet is not: the passive side's queue pair waits in RTR, and
+// the NIC needs no program to notice.
+func TestConnections_LostRTU_FirstPacketEstablishes(t *testing.T) {
+	f := newFabric(t, 2)
+	a, b := f.hosts[0], f.hosts[1]
+	ca, cb := a.cq(16, 0), b.cq(16, 0)
+	qa, qb := a.rc(ca), b.rc(cb)
+	b.listen(spaceTCP, "0.0.0.0", 7471, 0)
+	id := a.tcp()
+	a.resolve(id, "10.0.0.2", 7471)
+	a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: params(qa.rsp.QPN, "")}))
+	child := b.expect(eventConnectRequest, 0).ID
+	b.move(child, qb, sInit, sRTR)
+	b.granted(b.s.Accept(f.now, &abi.CMConnReq{ID: child, Param: params(qb.rsp.QPN, "")}))
+	a.expect(eventConnectResponse, id)
+	a.move(id, qa, sInit, sRTR, sRTS)
+	f.loses = func(_ *station, p *ibt.Packet) bool { return p.Headers.BTH.DestQPN == rdma.QPNGSI }
+	a.granted(a.s.Establish(f.now, id))
+	b.silent(time.Millisecond)
+	qa.send(abi.SendWQE{Opcode: uint8(rdma.WRWrite)}) // of no bytes
+	b.expect(eventEstablished, child)
+	b.move(child, qb, sRTS)
+	b.silent(time.Minute)
 }
