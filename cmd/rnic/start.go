@@ -23,21 +23,24 @@ const idleExit = 3 * time.Second
 // that it is ready, or why it is not.
 type report struct {
 	LocalOnly string `json:"local_only,omitempty"` // why it serves only its own programs
-	Running   bool   `json:"running,omitempty"`    // another NIC was faster
+	Running   bool   `json:"running,omitempty"`    // another NIC was faster; Error says which
 	Error     string `json:"error,omitempty"`
 }
 
 // The bounds of joining a NIC that somebody else starts at this moment: between its lock and its
-// socket it needs some microseconds.
+// socket it needs some microseconds, on a busy machine more. Each try starts a process, so they
+// become rare.
 const (
-	joinTries    = 1000
-	joinInterval = 5 * time.Millisecond
+	joinTries       = 40
+	joinInterval    = 5 * time.Millisecond
+	joinIntervalMax = 200 * time.Millisecond
 )
 
 // join connects to the NIC of this user and namespace. If there is none it starts one, which
 // started reports; of several processes that do so at once one succeeds, and all end up with the
 // same NIC.
 func join(options *upOptions) (c *connection, started *report, err error) {
+	why, interval := "", joinInterval
 	for range joinTries {
 		c, err = dial(options.socket)
 		if err == nil || !errors.Is(err, ctl.ErrNoNIC) && !errors.Is(err, ctl.ErrGone) {
@@ -48,11 +51,15 @@ func join(options *upOptions) (c *connection, started *report, err error) {
 			return nil, nil, startErr
 		}
 		if started.Running {
-			started = nil
-			time.Sleep(joinInterval)
+			why, started = started.Error, nil
+			time.Sleep(interval)
+			interval = min(2*interval, joinIntervalMax)
 		}
 	}
-	return nil, nil, fmt.Errorf("another NIC has started but cannot be reached: %w", err)
+	if why == "" {
+		return nil, nil, fmt.Errorf("a NIC has started and ended at once: %w", err)
+	}
+	return nil, nil, fmt.Errorf("%s, but its socket is gone: end that process", why)
 }
 
 // startBackground starts a NIC in a session of its own and waits until it is ready or has failed.
@@ -127,12 +134,11 @@ func awaitReport(command *exec.Cmd, read io.Reader, log string) (*report, error)
 		err := command.Wait() // it has died, or closed the pipe on its way to it
 		return nil, fmt.Errorf("the NIC ended before it was ready (%w); its log is %s", err, log)
 	}
-	if r.Error != "" {
+	if r.Running || r.Error != "" {
 		_ = command.Wait()
-		return nil, fmt.Errorf("start a NIC: %s", r.Error)
 	}
-	if r.Running {
-		_ = command.Wait()
+	if r.Error != "" && !r.Running {
+		return nil, fmt.Errorf("start a NIC: %s", r.Error)
 	}
 	return r, nil
 }

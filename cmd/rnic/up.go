@@ -189,7 +189,7 @@ func upBackground(c *cobra.Command, options *upOptions, pipe *os.File) error {
 	}
 	switch {
 	case errors.Is(err, ctl.ErrRunning):
-		return report{Running: true}.send(pipe)
+		return report{Running: true, Error: userText(err)}.send(pipe)
 	case err != nil:
 		return report{Error: userText(err)}.send(pipe)
 	}

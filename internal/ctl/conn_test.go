@@ -374,6 +374,33 @@ func TestListener_InTheWay_IsLeftAlone(t *testing.T) {
 	}
 }
 
+// Whoever cleans temporary directories takes the names of a NIC away, and another NIC takes them.
+func TestListener_FilesRemoved_LeavesThoseOfTheNextNIC(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := Listen(ListenConfig{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(path), os.Remove(path+lockSuffix)); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Listen(ListenConfig{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, path + lockSuffix} {
+		if _, err := os.Lstat(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestListener_Group_SetsModeBeforeName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "nic.sock")
 	l, err := Listen(ListenConfig{Path: path, Group: "0"})

@@ -132,15 +132,20 @@ func acquire(path string) (*os.File, error) {
 			}
 			return nil, fmt.Errorf("ctl: lock %s: %w", path, err)
 		}
-		var held, named unix.Stat_t
-		errHeld := unix.Fstat(int(lock.Fd()), &held)
-		errNamed := unix.Lstat(path, &named)
-		if errHeld == nil && errNamed == nil && held.Dev == named.Dev && held.Ino == named.Ino {
+		if isNamed(lock, path) {
 			writeHolder(lock)
 			return lock, nil
 		}
 		_ = lock.Close()
 	}
+}
+
+// isNamed reports whether a path still names an open file.
+func isNamed(file *os.File, path string) bool {
+	var open, named unix.Stat_t
+	errOpen := unix.Fstat(int(file.Fd()), &open)
+	errNamed := unix.Lstat(path, &named)
+	return errOpen == nil && errNamed == nil && open.Dev == named.Dev && open.Ino == named.Ino
 }
 
 // writeHolder leaves our pid in the lock file for people; nothing depends on it.
@@ -233,9 +238,12 @@ func (l *Listener) Close() error {
 }
 
 // release gives the lock up and removes its file while it is still held, so that nobody is left
-// with a lock on a file without a name unless he checks, as acquire does.
+// with a lock on a file without a name unless he checks, as acquire does. If somebody has removed
+// the file meanwhile, the name may be another NIC's.
 func (l *Listener) release() {
-	_ = os.Remove(l.path + lockSuffix)
+	if isNamed(l.lock, l.path+lockSuffix) {
+		_ = os.Remove(l.path + lockSuffix)
+	}
 	_ = l.lock.Close()
 }
 

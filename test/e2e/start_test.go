@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -70,6 +71,22 @@ func TestRun_RelativeSocket_IsBelowTheWorkingDirectory(t *testing.T) {
 			t.Errorf("%s: %v", how, err)
 		}
 		m.env = append(m.env, "RNIC_SOCKET="+socket)
+	}
+}
+
+func TestRun_SocketRemoved_NamesTheNICThatHasLostIt(t *testing.T) {
+	m := anyMachine(t)
+	up := m.start(t, rnic, "up")
+	until(t, "the NIC is there", func() bool {
+		return strings.Contains(up.stdout.String(), "is ready at")
+	})
+	if err := os.Remove(m.socketPath(t)); err != nil {
+		t.Fatal(err)
+	}
+	out := m.run(t, "true").end(t)
+	who := fmt.Sprintf("is running already (pid %d), but its socket is gone", up.cmd.Process.Pid)
+	if out.status != 1 || !strings.Contains(out.stderr, who) || !oneLine(out.stderr) {
+		t.Errorf("status %d, %q does not say %q", out.status, out.stderr, who)
 	}
 }
 
