@@ -203,11 +203,10 @@ func (c *connections) finishAddress(i *identifier, source netip.Addr, mtu rdma.M
 // flowLabel separates connections for routers and for receivers with several queues (IBTA
 // A17.9.1), unless the program chose a label.
 func flowLabel(src, dst sockaddr) uint32 {
-	const mask = 0xfffff
-	if label := dst.flow & mask; label != 0 {
+	if label := dst.flowLabel(); label != 0 {
 		return label
 	}
-	return (uint32(src.port)*31 + uint32(dst.port)) & mask
+	return (uint32(src.port)*31 + uint32(dst.port)) & flowLabelMask
 }
 
 // failAddress reports that there is no way. The identifier may try another destination.

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"syscall"
 	"testing"
@@ -406,4 +407,28 @@ func TestGSI_Garbage_CountedOrIgnored(t *testing.T) {
 	}
 	a.n.CloseCM(f.now, a.s)
 	f.quiet()
+}
+
+func TestConnections_IPv6FlowInfo_ChoosesTheFlowLabel(t *testing.T) {
+	f := newFabric(t, 2)
+	a, b := f.hosts[0], f.hosts[1]
+	b.listen(spaceTCP, "::", 7471, 0)
+	for _, label := range []uint32{0, 0xabcde} {
+		id := a.tcp()
+		dst := cmAddr("fd00::2", 7471)
+		dst.FlowInfo = binary.NativeEndian.Uint32(binary.BigEndian.AppendUint32(nil, label|6<<28))
+		a.granted(a.s.ResolveAddr(f.now, &abi.CMAddrReq{ID: id, Dst: dst}))
+		a.expect(eventAddrResolved, id)
+		a.granted(a.s.ResolveRoute(f.now, &abi.CMAddrReq{ID: id}))
+		a.expect(eventRouteResolved, id)
+		got := a.query(id)
+		if label != 0 && got.FlowLabel != label || got.FlowLabel == 0 || got.Dst != dst {
+			t.Fatalf("flow label %#x of %+v", got.FlowLabel, got.Dst)
+		}
+		a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: params(0x100, "")}))
+		child := b.expect(eventConnectRequest, 0).ID
+		if peer := b.query(child); peer.FlowLabel != got.FlowLabel {
+			t.Fatalf("the peer answers with flow label %#x", peer.FlowLabel)
+		}
+	}
 }

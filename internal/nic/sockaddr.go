@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"syscall"
 
@@ -19,7 +20,7 @@ type sockaddr struct {
 	addr  netip.Addr // without a zone; an IPv4-mapped address stays one of IPv6
 	port  uint16
 	scope uint32 // interface index, of link-local addresses
-	flow  uint32
+	flow  uint32 // as sin6_flowinfo has it: in network byte order
 }
 
 // sockaddrOf reads an address of a request.
@@ -88,6 +89,16 @@ func (s sockaddr) loopback() sockaddr {
 	s.addr = netip.IPv6Loopback()
 	return s
 }
+
+// flowLabel is the label that the program chose for an IPv6 destination, or 0.
+func (s sockaddr) flowLabel() uint32 {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], s.flow)
+	return binary.BigEndian.Uint32(b[:]) & flowLabelMask
+}
+
+// flowLabelMask keeps the 20 bits of a flow label.
+const flowLabelMask = 0xfffff
 
 func (s sockaddr) String() string {
 	if s.isNone() {
