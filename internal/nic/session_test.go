@@ -425,7 +425,7 @@ func TestConnections_IPv6FlowInfo_ChoosesTheFlowLabel(t *testing.T) {
 		if label != 0 && got.FlowLabel != label || got.FlowLabel == 0 || got.Dst != dst {
 			t.Fatalf("flow label %#x of %+v", got.FlowLabel, got.Dst)
 		}
-		a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: params(0x100, "")}))
+		a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: params(0x100+label, "")}))
 		child := b.expect(eventConnectRequest, 0).ID
 		if peer := b.query(child); peer.FlowLabel != got.FlowLabel {
 			t.Fatalf("the peer answers with flow label %#x", peer.FlowLabel)
