@@ -158,7 +158,7 @@ func (e *Engine) acceptREP(in *arrival, c *conn, m *mad.REP) {
 		RemoteQPN: c.remoteQPN, StartPSN: m.StartPSN, ResponderResources: m.ResponderResources,
 		InitiatorDepth: m.InitiatorDepth, RNRRetry: m.RNRRetry, SRQ: m.SRQ,
 		FlowControl: m.FlowControl, AckDelay: m.AckDelay,
-		AckTimeout: sumTimeouts(m.AckDelay, c.ackTimeout-1), PrivateLen: mad.REPPrivateLen,
+		AckTimeout: sumTimeouts(m.AckDelay, c.ackTimeout), PrivateLen: mad.REPPrivateLen,
 	}
 	copy(v.PrivateData[:], m.PrivateData[:])
 	e.raise(c, &v)
