@@ -86,7 +86,7 @@ struct cm_id {
 	bool is_listening;
 	bool is_sync;             /* has a channel of its own, and calls wait */
 	bool removal_told;        /* the application got DEVICE_REMOVAL; guarded by cm_lock */
-	bool is_disconnected;     /* it got DISCONNECTED */
+	bool is_connected;        /* from ESTABLISHED to DISCONNECTED */
 	struct cm_device *device; /* NULL while not bound to one */
 	struct ibv_sa_path_rec path;
 	/* What the request asked for, when it is accepted without parameters. */

@@ -162,11 +162,14 @@ CM_API int rdma_reject_ece(struct rdma_cm_id *id, const void *data, uint8_t byte
 	return conn_reject(id, data, bytes, CONN_REJECT_VENDOR_OPTION);
 }
 
-CM_API int rdma_establish(struct rdma_cm_id *id)
+CM_API int rdma_establish(struct rdma_cm_id *base)
 {
-	if (id->qp)
-		return cm_result(EINVAL);
-	return cm_result(id_ask(id_of(id), RNIC_OP_ESTABLISH));
+	struct cm_id *id = id_of(base);
+	int error = base->qp ? EINVAL : id_ask(id, RNIC_OP_ESTABLISH);
+
+	if (!error)
+		id->is_connected = true;
+	return cm_result(error);
 }
 
 CM_API int rdma_notify(struct rdma_cm_id *base, enum ibv_event_type event)
@@ -185,7 +188,7 @@ CM_API int rdma_disconnect(struct rdma_cm_id *base)
 
 	if (!error)
 		error = id_ask(id, RNIC_OP_DISCONNECT);
-	if (!error && !id->is_disconnected)
+	if (!error && id->is_connected)
 		error = event_complete(id, RDMA_CM_EVENT_DISCONNECTED);
 	return cm_result(error);
 }

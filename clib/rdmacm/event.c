@@ -260,14 +260,19 @@ static bool event_process(struct cm_event *event, const struct rnic_cm_event *re
 		if (!id->base.qp)
 			break;
 		error = event_response(id);
+		id->is_connected = !error;
 		event_replace(event, error ? RDMA_CM_EVENT_CONNECT_ERROR :
 					     RDMA_CM_EVENT_ESTABLISHED, error);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		/* A datagram service that was found is nothing that ends. */
+		id->is_connected = id->base.qp_type != IBV_QPT_UD;
 		break;
 	case RDMA_CM_EVENT_REJECTED:
 		qp_to_error(id);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		id->is_disconnected = true;
+		id->is_connected = false;
 		break;
 	case RDMA_CM_EVENT_MULTICAST_JOIN:
 	case RDMA_CM_EVENT_MULTICAST_ERROR:
@@ -354,6 +359,17 @@ static int event_failure(const struct rdma_cm_event *event)
 	}
 }
 
+/* A program that looks after its QP itself has to establish the connection itself too. */
+static bool event_is_wanted(const struct cm_id *id, enum rdma_cm_event_type wanted)
+{
+	const struct rdma_cm_event *event = id->base.event;
+
+	if (event->status)
+		return false;
+	return event->event == wanted || (wanted == RDMA_CM_EVENT_ESTABLISHED &&
+					  event->event == RDMA_CM_EVENT_CONNECT_RESPONSE);
+}
+
 int event_complete(struct cm_id *id, enum rdma_cm_event_type wanted)
 {
 	if (!id->is_sync)
@@ -364,7 +380,7 @@ int event_complete(struct cm_id *id, enum rdma_cm_event_type wanted)
 		event_ack(id);
 		if (rdma_get_cm_event(id->base.channel, &id->base.event))
 			return errno;
-		if (id->base.event->event == wanted && !id->base.event->status)
+		if (event_is_wanted(id, wanted))
 			return 0;
 		error = event_failure(id->base.event);
 		if (error)

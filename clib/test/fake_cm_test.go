@@ -140,10 +140,9 @@ func (c *fakeConn) executeID(id *fakeID, m *ctl.Message) ctl.Message {
 	case abi.OpConnect, abi.OpAccept, abi.OpReject:
 		return id.converse(cm, m.Op, decode[abi.CMConnReq](c, m))
 	case abi.OpDisconnect:
-		if id.peer == nil {
-			return refuse(syscall.ENOTCONN, "not connected")
+		if id.peer != nil { // else it is disconnected already
+			cm.disconnect(id)
 		}
-		cm.disconnect(id)
 	case abi.OpEstablish:
 		id.connected = true
 		cm.tell(id.peer, abi.CMEvent{Event: cmEstablished})

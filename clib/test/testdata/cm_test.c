@@ -88,7 +88,7 @@ static void test_connect(void)
 	cm_skip(l.channel, RDMA_CM_EVENT_TIMEWAIT_EXIT);
 	cm_skip(l.channel, RDMA_CM_EVENT_DISCONNECTED);
 	CHECK(cm_state(l.server) == IBV_QPS_RTS);
-	CHECK(rdma_disconnect(l.server) == -1 && errno == ENOTCONN);
+	CHECK(rdma_disconnect(l.server) == 0);
 	CHECK(cm_state(l.server) == IBV_QPS_ERR);
 	link_end(&l); /* an event for the server is still there, and goes with it */
 }
