@@ -127,7 +127,8 @@ func (p *pair) tolerate() {
 		if p.kind != rdma.QPTypeRC {
 			continue
 		}
-		if plan.loss() > 0.02 || (p.retryCnt < 7 || p.timeout < 14) && (plan.isLossy() || plan.isSluggish()) {
+		isTight := p.retryCnt < 7 || p.timeout < 14
+		if plan.loss() > 0.02 || isTight && (plan.isLossy() || plan.isSluggish()) {
 			e.may(rdma.WCRetryExcErr)
 		}
 		if p.ends[0].mayOverrun || p.ends[1].mayOverrun {

@@ -104,7 +104,7 @@ var marks = []string{
 	// The world.
 	"connected.RC", "connected.UC", "connected.UD", "doorbell.late", "congestion.notified",
 	"counter.rp_cnp_handled", "counter.no_such_qp", "mishap.partition", "mishap.clog",
-	"mishap.restart", "mishap.port", "mishap.death", "mishap.dereg", "vandal.act", "cq.overrun",
+	"mishap.restart", "mishap.port", "mishap.death", "mishap.dereg", "vandal.act", "vandal.verb", "cq.overrun",
 	"icmp.unreachable", "cycle.renew", "cycle.retune", "world.gentle",
 }
 

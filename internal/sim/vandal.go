@@ -28,6 +28,9 @@ type vandal struct {
 	cqRing []byte
 	qps    []*vandalQP
 	held   int // segments
+	known  []uint32
+	// isStormy: it calls verbs at random too, and has no idea what it still has.
+	isStormy bool
 }
 
 // vandalQP is a queue pair of a vandal, connected to another one.
@@ -120,10 +123,13 @@ func (v *vandal) build() *rdma.Refusal {
 	}
 	v.key = mr.RKey
 	v.held++
+	v.learn(mr.Handle, nil)
+	v.learn(v.pd, nil)
 	cq, shared, refusal := v.ctx.CreateCQ(&abi.CreateCQReq{Entries: vandalQueue})
 	if refusal != nil {
 		return refusal
 	}
+	v.learn(cq.Handle, nil)
 	v.cq, v.cqRing = cq.Handle, shared.Bytes()
 	kinds := [vandalQPs]rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD}
 	for _, k := range kinds {
@@ -134,6 +140,7 @@ func (v *vandal) build() *rdma.Refusal {
 		if refusal != nil {
 			return refusal
 		}
+		v.learn(rsp.Handle, nil)
 		v.qps = append(v.qps, &vandalQP{v: v, kind: k, rsp: rsp, shared: shared.Bytes()})
 	}
 	return nil
@@ -148,6 +155,7 @@ func pairVandals(a, b *vandal) {
 		a.qps[i].connect()
 		b.qps[i].connect()
 	}
+	a.isStormy, b.isStormy = a.world.chance(0.5), b.world.chance(0.5)
 }
 
 // connect takes a queue pair from any state to RTS.
@@ -158,7 +166,7 @@ func (q *vandalQP) connect() {
 		_, refusal := q.v.ctx.ModifyQP(w.now, &abi.ModifyQPReq{
 			Handle: q.rsp.Handle, Mask: uint32(mask | rdma.QPAttrState), Attr: a,
 		})
-		if refusal != nil {
+		if refusal != nil && !q.v.isStormy {
 			w.court.Failf("%s: modify_qp to %v: %v", q.v.name, s, refusal)
 		}
 	}
@@ -203,6 +211,10 @@ func (v *vandal) act() {
 	w := v.world
 	q := v.qps[w.between(0, len(v.qps)-1)]
 	w.mark("vandal.act")
+	if v.isStormy && w.chance(0.7) {
+		v.storm()
+		return
+	}
 	switch w.between(0, 9) {
 	case 0:
 		v.scribble(q.shared)
