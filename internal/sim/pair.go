@@ -144,7 +144,7 @@ func (p *pair) tolerate() {
 // isOrdered reports a network on which no packet overtakes another or comes twice.
 func (p *plan) isOrdered() bool { return p.profile.Dup == 0 && p.profile.Reorder == 0 }
 
-// isSluggish reports a network or hosts that may need longer for an answer than short timeouts allow.
+// isSluggish reports a network or hosts that may need longer than short timeouts allow.
 func (p *plan) isSluggish() bool {
 	return p.profile.Delay >= time.Millisecond || p.packetCost > time.Microsecond
 }
