@@ -167,14 +167,17 @@ static int ctl_conn_receive(struct ctl_conn *conn, struct ctl_call *call)
 
 int ctl_conn_call(struct ctl_conn *conn, struct ctl_call *call)
 {
-	int error = EIO;
+	int error = EIO, state;
 
+	/* A thread that is cancelled must not take the reply to its request with it. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	pthread_mutex_lock(&conn->lock);
 	if (!ctl_conn_known_dead(conn))
 		error = ctl_conn_send(conn, call);
 	if (!error)
 		error = ctl_conn_receive(conn, call);
 	pthread_mutex_unlock(&conn->lock);
+	pthread_setcancelstate(state, NULL);
 	return error;
 }
 

@@ -53,22 +53,56 @@ static void channel_drop_queue(struct cm_channel *channel)
 	}
 }
 
-void channel_destroy(struct cm_channel *channel)
+static void channel_release(struct cm_channel *channel)
 {
 	struct rnic_handle_msg req = {.handle = channel->handle};
+
+	ctl_conn_ask(&channel->session->ctl, RNIC_OP_DESTROY_EVENT_CHANNEL, &req, sizeof(req));
+	channel_drop_queue(channel);
+	pthread_mutex_destroy(&channel->lock);
+	free(channel);
+}
+
+/*
+ * Many programs end while a thread of theirs waits for events. As with the kernel it goes on
+ * waiting, for nothing, rather than telling of an error; so the pipe must not end either.
+ */
+void channel_destroy(struct cm_channel *channel)
+{
 	struct cm_channel **at;
+	bool in_use;
 
 	pthread_mutex_lock(&cm_lock);
 	for (at = &channel->session->channels; *at != channel; at = &(*at)->next)
 		;
 	*at = channel->next;
-	pthread_mutex_unlock(&cm_lock);
-	ctl_conn_ask(&channel->session->ctl, RNIC_OP_DESTROY_EVENT_CHANNEL, &req, sizeof(req));
+	channel->is_ended = true;
+	in_use = channel->readers > 0;
 	if (channel->base.fd >= 0)
 		close(channel->base.fd);
-	channel_drop_queue(channel);
-	pthread_mutex_destroy(&channel->lock);
-	free(channel);
+	channel->base.fd = -1;
+	pthread_mutex_unlock(&cm_lock);
+	if (!in_use)
+		channel_release(channel);
+}
+
+void channel_enter(struct cm_channel *channel)
+{
+	pthread_mutex_lock(&cm_lock);
+	channel->readers++;
+	pthread_mutex_unlock(&cm_lock);
+}
+
+void channel_leave(void *arg)
+{
+	struct cm_channel *channel = arg;
+	bool last;
+
+	pthread_mutex_lock(&cm_lock);
+	last = --channel->readers == 0 && channel->is_ended;
+	pthread_mutex_unlock(&cm_lock);
+	if (last)
+		channel_release(channel);
 }
 
 /* The child takes no events of its parent, those that its parent has set aside neither. */
@@ -79,7 +113,7 @@ void channel_fork_child(struct cm_channel *channel)
 	channel->base.fd = -1;
 	channel->queue = NULL; /* a thread that is not here may have been at it */
 	channel->queue_end = &channel->queue;
-	channel->queued = channel->marks = 0;
+	channel->queued = channel->marks = channel->readers = 0;
 	pthread_mutex_init(&channel->lock, NULL);
 }
 
@@ -327,28 +361,39 @@ static int channel_wait_pipe_get(int out[2])
  * must end the wait exactly when its handler was installed without SA_RESTART, as it does in a
  * read; poll knows no restart. Copying a byte with tee does both.
  */
-int channel_wait(struct cm_channel *channel)
+static int channel_wait_byte(int fd)
 {
-	struct pollfd pfd = {.fd = channel->base.fd, .events = POLLIN};
-	int flags = fcntl(channel->base.fd, F_GETFL), pipe[2];
+	struct pollfd pfd = {.fd = fd, .events = POLLIN};
 	unsigned char byte;
+	int pipe[2];
 	ssize_t got;
 
-	if (flags < 0)
-		return EIO;
-	if (flags & O_NONBLOCK)
-		return EAGAIN;
 	if (channel_wait_pipe_get(pipe))
 		return poll(&pfd, 1, -1) < 0 ? errno : 0;
-	got = tee(channel->base.fd, pipe[1], 1, 0);
+	got = tee(fd, pipe[1], 1, 0);
 	if (got > 0 && read(pipe[0], &byte, 1) < 0)
 		return errno;
 	if (got >= 0 || errno == EAGAIN)
 		return 0;
-	if (errno == EINTR)
-		return EINTR;
+	if (errno == EINTR || errno == EBADF)
+		return errno;
 	/* A sandbox may forbid it. */
 	return poll(&pfd, 1, -1) < 0 ? errno : 0;
+}
+
+int channel_wait(struct cm_channel *channel)
+{
+	int fd = channel->base.fd, flags = fcntl(fd, F_GETFL), state, error;
+
+	if (flags < 0)
+		return errno;
+	if (flags & O_NONBLOCK)
+		return EAGAIN;
+	/* Here, where it holds nothing, a thread may be cancelled. */
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &state);
+	error = channel_wait_byte(fd);
+	pthread_setcancelstate(state, NULL);
+	return error;
 }
 
 CM_API struct rdma_event_channel *rdma_create_event_channel(void)

@@ -71,6 +71,9 @@ struct cm_channel {
 	struct cm_record **queue_end;
 	uint32_t queued;
 	uint32_t marks; /* that are in the pipe; at most queued */
+	/* Guarded by cm_lock: threads in rdma_get_cm_event, the last of which frees an ended one. */
+	uint32_t readers;
+	bool is_ended;
 	struct cm_channel *next;
 };
 
@@ -141,6 +144,9 @@ socklen_t addr_bytes(const struct sockaddr *addr);
 /* channel.c */
 int channel_create(struct cm_session *session, struct cm_channel **channel);
 void channel_destroy(struct cm_channel *channel);
+/* Keeps the channel from being freed while an event is taken. */
+void channel_enter(struct cm_channel *channel);
+void channel_leave(void *channel);
 /* Drops records in the channel that no id is left for. */
 void channel_purge(struct cm_channel *channel);
 /* Moves what waits for the id, and for requests made to it, to another channel. */
@@ -150,7 +156,7 @@ int channel_read(struct cm_channel *channel, struct rnic_cm_event *record);
 /* Waits until there is something to read, unless the application wants it not to wait. */
 int channel_wait(struct cm_channel *channel);
 void channel_fork_child(struct cm_channel *channel);
-void channel_fork_child_all(void);
+void channel_fork_child_all(void); /* what belongs to no channel */
 
 /* id.c */
 void id_insert(struct cm_id *id);

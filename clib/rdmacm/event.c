@@ -316,20 +316,26 @@ static int event_get(struct cm_channel *channel, struct cm_event *event)
 	}
 }
 
-CM_API int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **out)
+CM_API int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **out)
 {
 	struct cm_event *event;
-	int error;
+	int error, state;
 
-	if (!channel || !out)
+	if (!base || !out)
 		return cm_result(EINVAL);
 	event = calloc(1, sizeof(*event));
 	if (!event)
 		return cm_result(ENOMEM);
-	error = event_get(channel_of(channel), event);
-	if (error)
-		free(event);
-	else
+	/* A thread may be cancelled while it waits, and only then. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	channel_enter(channel_of(base));
+	pthread_cleanup_push(free, event);
+	pthread_cleanup_push(channel_leave, channel_of(base));
+	error = event_get(channel_of(base), event);
+	pthread_cleanup_pop(true);
+	pthread_cleanup_pop(error != 0);
+	pthread_setcancelstate(state, NULL);
+	if (!error)
 		*out = &event->base;
 	return cm_result(error);
 }

@@ -72,7 +72,9 @@ func TestCM_NoNIC_IsNoDevice(t *testing.T) {
 }
 
 func TestCM_Events(t *testing.T) {
-	runCMCases(t, "cm_event_test.c", []string{"ack", "signal", "purge", "full", "fork", "threads"})
+	runCMCases(t, "cm_event_test.c", []string{
+		"ack", "signal", "purge", "full", "fork", "abandon", "threads",
+	})
 }
 
 // TestCM_Migrate_EmulatesTheKernel_C13: ids live on their channel, and leave it whole.

@@ -54,7 +54,8 @@ int maps_walk(bool (*visit)(const struct maps_area *area, void *arg), void *arg)
 	char buf[4096 + 512]; /* a line is at most 73 bytes and a path, of which we need little */
 	size_t have = 0;
 	bool more = true, skip = false;
-	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	/* Not of "self", the first thread: it may have ended, and has no memory then. */
+	int fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return errno;

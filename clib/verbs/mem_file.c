@@ -111,7 +111,7 @@ static bool file_copy_in(uintptr_t addr, size_t length, uint64_t offset)
 	uint64_t entries[512];
 	size_t at = 0;
 	bool ok = true;
-	int map = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	int map = open("/proc/thread-self/pagemap", O_RDONLY | O_CLOEXEC);
 
 	while (ok && at < length) {
 		size_t want = (length - at) / page, run = 0, have = 0;

@@ -339,6 +339,42 @@ static void test_fork(void)
 	rdma_destroy_event_channel(channel);
 }
 
+static void *wait_for_nothing(void *arg)
+{
+	struct rdma_cm_event *event;
+
+	CHECK(rdma_get_cm_event(arg, &event) == -1 && errno == EINTR);
+	return NULL;
+}
+
+/* A thread that waits goes on waiting when its channel is destroyed; and it can be cancelled. */
+static void test_abandon(void)
+{
+	struct sigaction action = {.sa_handler = no_action};
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_event_channel *other = rdma_create_event_channel();
+	struct rdma_cm_id *id;
+	pthread_t thread;
+	void *result;
+	int fd = channel->fd;
+
+	CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+	CHECK(pthread_create(&thread, NULL, wait_for_nothing, channel) == 0);
+	usleep(50000);
+	rdma_destroy_event_channel(channel);
+	CHECK(fcntl(fd, F_GETFL) == -1);
+	usleep(50000);
+	CHECK(pthread_tryjoin_np(thread, &result) == EBUSY);
+	CHECK(pthread_kill(thread, SIGUSR1) == 0 && pthread_join(thread, &result) == 0);
+	CHECK(pthread_create(&thread, NULL, wait_for_nothing, other) == 0);
+	usleep(50000);
+	CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
+	CHECK(result == PTHREAD_CANCELED);
+	id = cm_resolve(other, 7471, RDMA_PS_TCP);
+	CHECK(rdma_destroy_id(id) == 0);
+	rdma_destroy_event_channel(other);
+}
+
 enum { threads_count = 3, threads_rounds = 200 };
 
 static void *resolve_many(void *arg)
@@ -406,6 +442,7 @@ int main(int argc, char **argv)
 		{"die", test_die},
 		{"die_sync", test_die_sync},
 		{"fork", test_fork},
+		{"abandon", test_abandon},
 		{"threads", test_threads},
 	};
 

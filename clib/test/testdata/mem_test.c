@@ -265,6 +265,43 @@ static void *idle(void *arg)
 	return NULL;
 }
 
+static bool first_thread_has_ended(void)
+{
+	char path[64], stat[512];
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)getpid());
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	got = read(fd, stat, sizeof(stat) - 1);
+	close(fd);
+	CHECK(got > 0);
+	stat[got] = '\0';
+	return strstr(stat, ") Z ") != NULL;
+}
+
+static void *plan_later(void *at)
+{
+	struct mem_plan plan;
+
+	while (!first_thread_has_ended())
+		usleep(1000);
+	CHECK(mem_plan_make(&plan, at, 4 * PAGE, true, true) == 0);
+	CHECK(plan.count == 1 && mapped_bytes(&plan) == 0);
+	mem_plan_release(&plan);
+	exit(0);
+}
+
+/* A program may end its first thread and go on with others. */
+static void test_first_thread_ended(void)
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, plan_later, map_pages(4)) == 0);
+	pthread_exit(NULL);
+}
+
 /* With a second thread nothing moves, unless that was asked for. */
 static void test_threads(void)
 {
@@ -385,6 +422,7 @@ int main(int argc, char **argv)
 		{"scattered", test_scattered}, {"in_use", test_in_use}, {"reuse", test_reuse},
 		{"fork", test_fork}, {"threads", test_threads}, {"sparse", test_sparse},
 		{"kinds", test_kinds}, {"limit", test_limit},
+		{"first_thread_ended", test_first_thread_ended},
 	};
 
 	CHECK(argc == 2);
