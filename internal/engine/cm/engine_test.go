@@ -547,6 +547,105 @@ func TestIDs_OfTwoLives_Differ(t *testing.T) {
 	}
 }
 
+// TestRequest_WhileOurDREQIsOut_EndsTheOldConnection: a connection that we are leaving ends for
+// good when its peer shows that it has forgotten it.
+func TestRequest_WhileOurDREQIsOut_EndsTheOldConnection(t *testing.T) {
+	e, id := established(t)
+	e.Disconnect(0, id, nil)
+	one(t, e)
+	e.HandleMAD(0, fromPeer, 1, madOf(mad.AttributeREQ, request(2, 100, 9)))
+	if v := event(t, e, EventDisconnected); v.ID != id || v.How != DisconnectedStale {
+		t.Errorf("%+v", v)
+	}
+	event(t, e, EventRequestReceived)
+	none(t, e)
+	checkEngine(t, e)
+}
+
+// TestReply_FromAQPOfAnotherConnection_EndsThatOne: the peer was restarted and answers our REQ with
+// a QP that, as far as we know, belongs to a connection.
+func TestReply_FromAQPOfAnotherConnection_EndsThatOne(t *testing.T) {
+	e, old := established(t)
+	id, _ := e.Connect(0, &ConnectParams{
+		Path: *fromPeer, QPType: rdma.QPTypeRC, PathMTU: rdma.MTU1024, LocalQPN: 5,
+	})
+	one(t, e)
+	e.HandleMAD(0, fromPeer, 1, madOf(mad.AttributeREP, &mad.REP{
+		LocalID: 50, RemoteID: mad.CommID(id), LocalQPN: 100, LocalGUID: 0xbb,
+	}))
+	if v := event(t, e, EventDisconnected); v.ID != old || v.How != DisconnectedStale {
+		t.Errorf("%+v", v)
+	}
+	if v := event(t, e, EventReplyReceived); v.ID != id || v.RemoteQPN != 100 {
+		t.Errorf("%+v", v)
+	}
+	one(t, e) // the DREQ of the old one
+	checkEngine(t, e)
+}
+
+// TestReply_SecondFromAnotherPeerLife_IsRefused: the connection stays with whom it was made.
+func TestReply_SecondFromAnotherPeerLife_IsRefused(t *testing.T) {
+	e := New(Config{Seed: 4})
+	id, _ := e.Connect(0, &ConnectParams{
+		Path: *fromPeer, QPType: rdma.QPTypeRC, PathMTU: rdma.MTU1024, LocalQPN: 5,
+	})
+	one(t, e)
+	rep := &mad.REP{LocalID: 50, RemoteID: mad.CommID(id), LocalQPN: 100}
+	e.HandleMAD(0, fromPeer, 1, madOf(mad.AttributeREP, rep))
+	event(t, e, EventReplyReceived)
+	e.HandleMAD(0, fromPeer, 1, madOf(mad.AttributeREP, rep))
+	none(t, e) // a duplicate: the owner has not decided
+	other := *rep
+	other.LocalID = 51
+	for _, ready := range []bool{false, true} {
+		if ready {
+			e.Ready(0, id)
+			m := one(t, e)
+			e.HandleMAD(0, fromPeer, 1, madOf(mad.AttributeREP, rep))
+			if again := one(t, e); again != m {
+				t.Error("the RTU is not the same")
+			}
+		}
+		e.HandleMAD(0, fromPeer, 1, madOf(mad.AttributeREP, &other))
+		if rej := refusal(t, e); rej.RemoteID != 51 || rej.Answered != mad.AnsweredREP ||
+			rej.Reason != mad.ReasonInvalidCommID {
+			t.Errorf("%v", &rej)
+		}
+	}
+}
+
+func TestStates_HaveNames(t *testing.T) {
+	for s := StateClosed; s <= StateQueryAnswered; s++ {
+		if s.String() == "unknown" {
+			t.Errorf("state %d has no name", s)
+		}
+	}
+	for k := EventRequestReceived; k <= EventServiceReply; k++ {
+		if k.String() == "unknown event" {
+			t.Errorf("event %d has no name", k)
+		}
+	}
+	if State(200).String() != "unknown" || EventKind(200).String() != "unknown event" ||
+		Disconnection(200).String() != "unknown" {
+		t.Error("what there is not has a name")
+	}
+}
+
+func TestQuery_DescribesBothEnds(t *testing.T) {
+	e, id := established(t)
+	info, ok := e.Query(id)
+	want := Info{
+		State: StateEstablished, Path: *fromPeer, ServiceID: 7, RemoteID: 1, LocalQPN: 200,
+		RemoteQPN: 100,
+	}
+	if !ok || info != want {
+		t.Errorf("%+v", info)
+	}
+	if _, ok := e.Query(id + 1); ok {
+		t.Error("a connection that there is not")
+	}
+}
+
 // FuzzHandleMAD drives an engine by bytes: messages with any content, to connections that exist or
 // not, between calls of its owner and time that passes. Nothing may panic, hang or not add up.
 func FuzzHandleMAD(f *testing.F) {
@@ -556,6 +655,9 @@ func FuzzHandleMAD(f *testing.F) {
 		f.Add(bytes.Repeat([]byte{0, byte(a - mad.AttributeREQ), 3, 1, 1, 0, 7, 2, 5}, 9))
 	}
 	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 4096 {
+			return // the checks after each step look at everything
+		}
 		d := &driver{t: t, e: New(Config{NodeGUID: 1, Seed: 3}), script: script}
 		d.e.Listen(7, exact, 4, 1)
 		d.e.Listen(0, 0, 4, 2)
@@ -650,8 +752,8 @@ func (d *driver) message() {
 	}
 	b := madOf(attribute, new(mad.RTU))
 	data := b[mad.HeaderLen:]
-	n := copy(data[:min(len(d.script), int(d.byte()))], d.script)
-	d.script = d.script[min(n, len(d.script)):]
+	length := min(int(d.byte()), len(data))
+	d.script = d.script[copy(data[:length], d.script):]
 	if attribute != mad.AttributeREQ && attribute != mad.AttributeSIDRREQ {
 		at := 4
 		if attribute == mad.AttributeSIDRREP {
