@@ -34,6 +34,7 @@ var dependencies = []dependency{
 		module: "github.com/gopacket/gopacket", why: "pcapng files",
 		importers: []string{"internal/netio/pcap"},
 	},
+	{module: "golang.org/x/net", why: "the test of net.Conn"},
 	{module: "pgregory.net/rapid", why: "property tests"},
 	{module: "go.uber.org/goleak", why: "finding goroutines that a test leaves"},
 }

@@ -62,6 +62,11 @@ var layerTable = []layerRow{
 		"internal/rdma", "internal/invariant", "internal/limits", "internal/abi", "internal/ring",
 		"internal/shm", "internal/ctl",
 	}},
+	{layer: 8, path: "rdmacm", only: []string{
+		"internal/rdma", "internal/invariant", "internal/limits", "internal/wire/mad",
+		"internal/abi", "internal/ctl", "verbs",
+	}},
+	{layer: 8, path: "rdmacm/rnet", only: []string{"internal/invariant", "verbs", "rdmacm"}},
 	{layer: 8, path: "."},
 
 	// Programs, and what only developers run.
@@ -77,6 +82,8 @@ var layerTable = []layerRow{
 var unreachable = []struct{ from, to, why string }{
 	{"verbs", "internal/nic", "an application does not link the NIC that it talks to"},
 	{"verbs", "internal/engine/...", "an application does not link a transport"},
+	{"rdmacm/...", "internal/nic", "an application does not link the NIC that it talks to"},
+	{"rdmacm/...", "internal/engine/...", "an application does not link a transport"},
 	{"internal/engine/...", "internal/engine/...", "engines do not know each other"},
 }
 

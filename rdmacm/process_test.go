@@ -1,0 +1,98 @@
+package rdmacm_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"github.com/softrnic/softrnic/rdmacm"
+	"github.com/softrnic/softrnic/verbs"
+)
+
+func TestDial_NICProcess_ConnectsTwoPrograms(t *testing.T) {
+	socket, _ := startNICProcess(t)
+	server := startRole(t, "server", socket)
+	port := server.line(t)
+	conn, err := rdmacm.Dial(soon(t), "rdma", "127.0.0.1:"+port,
+		rdmacm.Config{NIC: rdmacm.Socket(socket)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := server.line(t); got != "connected" {
+		t.Fatalf("the server says %q", got)
+	}
+	if conn.Err() != nil {
+		t.Fatal(conn.Err())
+	}
+	// A program that dies has its connections ended by the NIC.
+	server.kill()
+	<-conn.Done()
+	if !errors.Is(conn.Err(), rdmacm.ErrDisconnected) {
+		t.Errorf("%v", conn.Err())
+	}
+}
+
+func TestSession_NICDies_EverybodyLearnsAndTheNextDialFindsTheNewOne(t *testing.T) {
+	path, nic := startNICProcess(t)
+	socket := rdmacm.Socket(path)
+	cfg := rdmacm.Config{NIC: socket}
+	l := listen(t, "rdma", ":7471", cfg)
+	a, b := meet(t, l, "127.0.0.1:7471", cfg, cfg)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.Accept(soon(t))
+		ended <- err
+	}()
+	nic.kill()
+	if err := <-ended; !errors.Is(err, verbs.ErrDeviceFatal) {
+		t.Errorf("Accept: %v", err)
+	}
+	for _, c := range []*rdmacm.Conn{a, b} {
+		<-c.Done()
+		if !errors.Is(c.Err(), verbs.ErrDeviceFatal) {
+			t.Errorf("%v", c.Err())
+		}
+		if err := c.Disconnect(soon(t)); err != nil && !errors.Is(err, verbs.ErrDeviceFatal) {
+			t.Errorf("Disconnect: %v", err)
+		}
+	}
+	if _, err := rdmacm.Dial(soon(t), "rdma", "127.0.0.1:7471", cfg); !errors.Is(err, verbs.ErrNoNIC) {
+		t.Errorf("Dial: %v", err)
+	}
+	again := startRole(t, "nic", path)
+	if got := again.line(t); got != "ready" {
+		t.Fatalf("the NIC says %q", got)
+	}
+	_, err := rdmacm.Dial(soon(t), "rdma", "127.0.0.1:7471", cfg)
+	if !errors.Is(err, rdmacm.ErrRejected) {
+		t.Errorf("Dial on the new NIC: %v", err)
+	}
+}
+
+func TestShare_OneNIC_OneSession(t *testing.T) {
+	path, _ := startNICProcess(t)
+	t.Setenv("RNIC_SOCKET", path)
+	a, b := session(t, nil), session(t, rdmacm.Socket(path))
+	if a.Device() != b.Device() || a.PD() != b.PD() {
+		t.Error("two sessions on one NIC")
+	}
+	own, err := rdmacm.Open(soon(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own.Device() == a.Device() {
+		t.Error("Open shares")
+	}
+	if err := errors.Join(own.Close(), own.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := rdmacm.Dial(soon(t), "rdma", ":1", rdmacm.Config{Session: own}); !errors.Is(err,
+		verbs.ErrClosed) {
+		t.Errorf("Dial on a closed session: %v", err)
+	}
+	t.Setenv("RNIC_SOCKET", filepath.Join(t.TempDir(), "none"))
+	if _, err := rdmacm.Share(soon(t), nil); !errors.Is(err, verbs.ErrNoNIC) {
+		t.Errorf("Share without a NIC: %v", err)
+	}
+}
