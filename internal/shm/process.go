@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +28,8 @@ type Process struct {
 	pid int
 	mem int // descriptor of /proc/PID/mem, or −1 for process_vm
 	uid uint32
+	// thread is the one of the process by which process_vm reaches it: the first, until that ends.
+	thread atomic.Int64
 }
 
 // ErrNoProcess is wrapped when the peer of a connection is not visible from here.
@@ -38,6 +42,7 @@ func OpenProcess(pid int, uid uint32) (*Process, error) {
 	if pid <= 0 {
 		return nil, fmt.Errorf("shm: memory of pid %d: %w", pid, ErrNoProcess)
 	}
+	p.thread.Store(int64(pid))
 	if uid == uint32(os.Geteuid()) {
 		return p, nil
 	}
@@ -55,6 +60,39 @@ func OpenProcess(pid int, uid uint32) (*Process, error) {
 		return nil, fmt.Errorf("shm: %s is not a plain process of uid %d: %w", dir, uid, unix.EPERM)
 	}
 	return p, nil
+}
+
+// followThreads bounds how many threads one access tries.
+const followThreads = 4
+
+// follow turns to another thread when the one that stood for the process has ended: a program may
+// end its first thread and go on, and the kernel then knows no memory by that number. It reports
+// false when there is no other.
+func (p *Process) follow() bool {
+	dir, err := os.Open("/proc/" + strconv.Itoa(p.pid) + "/task")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(2 * followThreads)
+	if err != nil {
+		return false
+	}
+	ended := p.thread.Load()
+	for _, name := range names {
+		thread, err := strconv.ParseInt(name, 10, 64)
+		if err == nil && thread != ended && isAlive(filepath.Join(dir.Name(), name)) {
+			p.thread.Store(thread)
+			return true
+		}
+	}
+	return false
+}
+
+// isAlive reports whether the thread with this directory has memory still.
+func isAlive(thread string) bool {
+	maps, err := os.ReadFile(filepath.Join(thread, "statm"))
+	return err == nil && !strings.HasPrefix(string(maps), "0 ")
 }
 
 // Close gives the access up.

@@ -19,7 +19,22 @@ import (
 // helperMode in the environment turns this test binary into the target process.
 const helperMode = "SHM_TEST_HELPER"
 
+// endFirstThread is the mode of a helper whose first thread ends.
+const endFirstThread = "end first thread"
+
+// init keeps the main goroutine on the first thread, which helpers may be told to end.
+func init() {
+	if os.Getenv(helperMode) != "" {
+		runtime.LockOSThread()
+	}
+}
+
 func TestMain(m *testing.M) {
+	if os.Getenv(helperMode) == endFirstThread {
+		go helper()
+		runtime.Gosched()
+		_, _, _ = syscall.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+	}
 	if os.Getenv(helperMode) != "" {
 		helper()
 		return
@@ -70,6 +85,12 @@ func startProgram(t *testing.T, name string, attr *syscall.SysProcAttr) (*exec.C
 	cmd := exec.Command(name)
 	cmd.Env = append(os.Environ(), helperMode+"=1")
 	cmd.SysProcAttr = attr
+	return cmd, startCommand(t, cmd)
+}
+
+// startCommand starts a helper and returns the address of its page.
+func startCommand(t *testing.T, cmd *exec.Cmd) uint64 {
+	t.Helper()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +115,7 @@ func startProgram(t *testing.T, name string, attr *syscall.SysProcAttr) (*exec.C
 	if _, err := fmt.Sscan(line, &addr); err != nil {
 		t.Fatal(err)
 	}
-	return cmd, addr
+	return addr
 }
 
 func checkAccess(t *testing.T, p *Process, addr uint64) {
@@ -128,6 +149,31 @@ func TestProcess_Stopped_MemoryIsReachable(t *testing.T) {
 	cmd, addr := startHelper(t, nil)
 	if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
+	}
+	p, err := OpenProcess(cmd.Process.Pid, uint32(os.Geteuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	checkAccess(t, p, addr)
+}
+
+func TestProcess_FirstThreadEnded_MemoryIsReachable(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), helperMode+"="+endFirstThread)
+	addr := startCommand(t, cmd)
+	leader := fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid)
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+		stat, err := os.ReadFile(leader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(stat), ") Z ") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the first thread goes on: %s", stat)
+		}
 	}
 	p, err := OpenProcess(cmd.Process.Pid, uint32(os.Geteuid()))
 	if err != nil {

@@ -20,10 +20,12 @@ func (p *Process) transfer(addr uint64, buf []byte, write bool) syscall.Errno {
 	if uint64(uintptr(addr)) != addr {
 		return unix.EFAULT
 	}
-	for {
+	for tries := 0; ; {
 		n, errno := p.move(addr, buf, write)
 		switch {
 		case errno == unix.EINTR:
+		case errno == unix.ESRCH && tries < followThreads && p.follow():
+			tries++
 		case errno != 0:
 			return errno
 		case n != len(buf):
@@ -43,9 +45,9 @@ func (p *Process) move(addr uint64, buf []byte, write bool) (int, syscall.Errno)
 	case p.mem >= 0:
 		n, err = syscall.Pread(p.mem, buf, int64(addr))
 	case write:
-		return vectored(unix.SYS_PROCESS_VM_WRITEV, uintptr(p.pid), buf, addr)
+		return vectored(unix.SYS_PROCESS_VM_WRITEV, uintptr(p.thread.Load()), buf, addr)
 	default:
-		return vectored(unix.SYS_PROCESS_VM_READV, uintptr(p.pid), buf, addr)
+		return vectored(unix.SYS_PROCESS_VM_READV, uintptr(p.thread.Load()), buf, addr)
 	}
 	if err != nil {
 		var errno syscall.Errno

@@ -2,6 +2,7 @@
 /* Exercises the memory layer alone, "mem_test CASE", and reads the file as the NIC would. */
 #include "mem.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
