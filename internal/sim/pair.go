@@ -96,6 +96,10 @@ func (p *pair) raise() {
 		return
 	}
 	p.timeout = uint8(w.pick(10, 12, 14, 14))
+	if w.plan.profile.Delay >= time.Millisecond {
+		// A timeout shorter than the way there and back gets through, but one window at a time.
+		p.timeout = 14
+	}
 	p.retryCnt, p.rnrRetry = uint8(w.pick(7, 7, 7, 2)), uint8(w.pick(7, 7, 7, 3))
 	for _, e := range p.ends {
 		e.psn = rdma.PSN(w.random.Uint32() & rdma.PSNMask)
