@@ -81,11 +81,19 @@ func (r *report) handle(e event) {
 			r.endTest(e, key)
 		}
 		delete(r.output, key)
+		_ = r.out.Flush() // the next write meets the same error
 	}
 }
 
+// slowSeconds is how long a test takes that is worth a line of its own, so that whoever waits sees
+// what for. Sub-tests count to the second level, lest their parents repeat them.
+const slowSeconds = 10
+
 func (r *report) endTest(e event, key string) {
 	counts := !r.parents[key]
+	if e.Elapsed >= slowSeconds && strings.Count(e.Test, "/") <= 1 {
+		r.printf("    %s after %.0fs: %s.%s\n", e.Action, e.Elapsed, path.Base(e.Package), e.Test)
+	}
 	switch {
 	case e.Action == "fail":
 		r.printf("%s", strings.Join(r.output[key], ""))
@@ -124,7 +132,6 @@ func (r *report) endPackage(e event) {
 			r.failed++ // it did not build, or ended outside a test
 		}
 	}
-	_ = r.out.Flush() // the next write meets the same error
 }
 
 // finish writes what was skipped, and the counts.

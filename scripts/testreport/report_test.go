@@ -80,3 +80,12 @@ func TestSplitRuns_Separators_MakeRuns(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+func TestReport_SlowTest_HasALine(t *testing.T) {
+	slow := `{"Action":"pass","Package":"m/p","Test":"TestA/b","Elapsed":12.4}` + "\n" +
+		`{"Action":"pass","Package":"m/p","Test":"TestA/b/c","Elapsed":12.4}` + "\n"
+	got, _ := render(t, slow)
+	if want := "    pass after 12s: p.TestA/b\n\n2 passed, 0 failed, 0 skipped\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
