@@ -7,6 +7,7 @@
 // part of this program.
 //
 // Stubs fail: functions that return a pointer return NULL, others an errno or −1 (in librdmacm
-// always −1), all with errno set to EOPNOTSUPP. The symbols of version IBVERBS_1.0 that have a successor are for programs of
-// 2006, whose structures were other ones: such a program finds an empty list of devices.
+// always −1), all with errno set to EOPNOTSUPP. The symbols of version IBVERBS_1.0 that have a
+// successor are for programs of 2006, whose structures were other ones: such a program finds an
+// empty list of devices.
 package main
