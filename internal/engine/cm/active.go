@@ -117,7 +117,7 @@ func (e *Engine) handleREP(in *arrival) {
 		e.acceptREP(in, c, &m)
 		return
 	}
-	e.stats.add(&e.stats.Duplicates, mad.AttributeREP)
+	e.stats.Duplicates.add(mad.AttributeREP)
 	switch {
 	case c.peerID != m.LocalID:
 		// The peer has two connections out of one REQ of ours: it was restarted in between.

@@ -76,7 +76,7 @@ func (e *Engine) handleDREQ(in *arrival) {
 		copy(v.PrivateData[:], m.PrivateData[:])
 		e.disconnected(in.now, c, &v)
 	default:
-		e.stats.add(&e.stats.Duplicates, mad.AttributeDREQ)
+		e.stats.Duplicates.add(mad.AttributeDREQ)
 	}
 	e.answerDREQ(in, &m)
 }
@@ -100,7 +100,7 @@ func (e *Engine) handleDREP(in *arrival) {
 		copy(v.PrivateData[:], m.PrivateData[:])
 		e.disconnected(in.now, c, &v)
 	default:
-		e.stats.add(&e.stats.Duplicates, mad.AttributeDREP)
+		e.stats.Duplicates.add(mad.AttributeDREP)
 	}
 }
 

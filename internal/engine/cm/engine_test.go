@@ -614,6 +614,32 @@ func TestReply_SecondFromAnotherPeerLife_IsRefused(t *testing.T) {
 	}
 }
 
+// TestQuery_SameIDOtherQuestion_IsANewQuery: an answer that is kept for duplicates does not answer
+// what a restarted peer asks.
+func TestQuery_SameIDOtherQuestion_IsANewQuery(t *testing.T) {
+	e := listening()
+	e.Listen(8, exact, 0, 4)
+	ask := func(service uint64) {
+		e.HandleMAD(0, fromPeer, 1,
+			madOf(mad.AttributeSIDRREQ, &mad.SIDRREQ{RequestID: 1, ServiceID: service}))
+	}
+	ask(7)
+	id := event(t, e, EventServiceRequest).ID
+	ask(7)
+	none(t, e) // the owner has not decided
+	e.AnswerService(0, id, &SIDRAnswer{QPN: 5})
+	m := one(t, e)
+	ask(7)
+	if again := one(t, e); again != m {
+		t.Error("the answer is not the same")
+	}
+	ask(8)
+	if v := event(t, e, EventServiceRequest); v.Cookie != 4 {
+		t.Errorf("%+v", v)
+	}
+	checkEngine(t, e)
+}
+
 func TestStates_HaveNames(t *testing.T) {
 	for s := StateClosed; s <= StateQueryAnswered; s++ {
 		if s.String() == "unknown" {
@@ -643,6 +669,54 @@ func TestQuery_DescribesBothEnds(t *testing.T) {
 	}
 	if _, ok := e.Query(id + 1); ok {
 		t.Error("a connection that there is not")
+	}
+}
+
+// BenchmarkConnectAndDisconnect is the cost of both sides of a connection, without a network.
+func BenchmarkConnectAndDisconnect(b *testing.B) {
+	active, passive := New(Config{NodeGUID: 1, Seed: 1}), New(Config{NodeGUID: 2, Seed: 2})
+	passive.Listen(7, exact, 0, 1)
+	there := Path{SGID: ourGID, DGID: peerGID}
+	back := Path{SGID: peerGID, DGID: ourGID}
+	var m Message
+	var v Event
+	now := clock.Time(0)
+	carry := func() {
+		for active.PollTransmit(now, &m) {
+			passive.HandleMAD(now, &back, 1, m.MAD[:])
+		}
+		for passive.PollTransmit(now, &m) {
+			active.HandleMAD(now, &there, 1, m.MAD[:])
+		}
+	}
+	b.ReportAllocs()
+	for i := range b.N {
+		id, _ := active.Connect(now, &ConnectParams{
+			Path: there, ServiceID: 7, QPType: rdma.QPTypeRC, PathMTU: rdma.MTU1024,
+			LocalQPN: rdma.QPN(2 + i%1000000),
+		})
+		carry()
+		passive.PollEvent(&v)
+		other := v.ID
+		passive.Accept(now, other, &AcceptParams{QPN: rdma.QPN(2 + i%1000000)})
+		carry()
+		active.PollEvent(&v)
+		active.Ready(now, id)
+		carry()
+		passive.PollEvent(&v)
+		active.Disconnect(now, id, nil)
+		carry()
+		active.PollEvent(&v)
+		passive.PollEvent(&v)
+		active.Release(now, id)
+		passive.Release(now, other)
+		now = now.Add(time.Millisecond)
+		active.HandleTimeout(now)
+		passive.HandleTimeout(now)
+	}
+	stats := active.Stats()
+	if stats.Received.Of(mad.AttributeDREP) != uint64(b.N) {
+		b.Errorf("%+v", stats)
 	}
 }
 

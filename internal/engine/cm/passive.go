@@ -36,7 +36,7 @@ func (e *Engine) handleREQ(in *arrival) {
 
 // repeatAnswer answers the duplicate of a request.
 func (e *Engine) repeatAnswer(in *arrival, c *conn, m *mad.REQ) {
-	e.stats.add(&e.stats.Duplicates, mad.AttributeREQ)
+	e.stats.Duplicates.add(mad.AttributeREQ)
 	switch c.state {
 	case StateReplySent:
 		e.transmit(c)
@@ -232,6 +232,6 @@ func (e *Engine) handleRTU(in *arrival) {
 	case c.state == StateRejected:
 		e.transmit(c)
 	default:
-		e.stats.add(&e.stats.Duplicates, mad.AttributeRTU)
+		e.stats.Duplicates.add(mad.AttributeRTU)
 	}
 }

@@ -27,7 +27,7 @@ func (e *Engine) HandleMAD(now clock.Time, path *Path, source rdma.QPN, b []byte
 		e.stats.Ignored++
 		return
 	}
-	e.stats.add(&e.stats.Received, h.Attribute)
+	e.stats.Received.add(h.Attribute)
 	handle(e, &in)
 }
 

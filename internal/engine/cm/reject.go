@@ -75,7 +75,7 @@ func (e *Engine) handleREJ(in *arrival) {
 		v.How = DisconnectedByReject
 		e.disconnected(in.now, c, &v)
 	default:
-		e.stats.add(&e.stats.Duplicates, mad.AttributeREJ)
+		e.stats.Duplicates.add(mad.AttributeREJ)
 	}
 }
 
@@ -138,6 +138,6 @@ func (e *Engine) handleMRA(in *arrival) {
 		wait := duration(m.ServiceTimeout) + duration(c.timeout)
 		e.timers.set(c, in.now.Add(wait))
 	default:
-		e.stats.add(&e.stats.Duplicates, mad.AttributeMRA)
+		e.stats.Duplicates.add(mad.AttributeMRA)
 	}
 }

@@ -35,7 +35,7 @@ func (e *Engine) push(m *Message) {
 		e.stats.Dropped++
 		return
 	}
-	e.stats.count(&e.stats.Sent, m.MAD[:])
+	e.stats.Sent.addMAD(m.MAD[:])
 }
 
 // sendOnce sends a message that is not kept to be repeated.

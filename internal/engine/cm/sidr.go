@@ -61,11 +61,14 @@ func (e *Engine) handleSIDRREQ(in *arrival) {
 		return
 	}
 	if c := e.queries[queryKey{in.path.DGID, m.RequestID}]; c != nil {
-		e.stats.add(&e.stats.Duplicates, mad.AttributeSIDRREQ)
-		if c.state == StateQueryAnswered {
-			e.transmit(c)
+		if c.service == m.ServiceID && c.tid == in.header.TransactionID {
+			e.stats.Duplicates.add(mad.AttributeSIDRREQ)
+			if c.state == StateQueryAnswered {
+				e.transmit(c)
+			}
+			return
 		}
-		return
+		e.detach(c) // the peer was restarted and asks something else by the same name
 	}
 	l := e.listeners.find(m.ServiceID)
 	switch {

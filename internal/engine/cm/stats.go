@@ -33,13 +33,13 @@ type Stats struct {
 // Stats returns the counts.
 func (e *Engine) Stats() Stats { return e.stats }
 
-// count counts a MAD in one of the tables.
-func (s *Stats) count(table *MessageCounts, b []byte) {
-	s.add(table, mad.Attribute(binary.BigEndian.Uint16(b[16:])))
+func (m *MessageCounts) add(a mad.Attribute) {
+	if i := int(a) - int(mad.AttributeREQ); i >= 0 && i < messageKinds {
+		m[i]++
+	}
 }
 
-func (*Stats) add(table *MessageCounts, a mad.Attribute) {
-	if i := int(a) - int(mad.AttributeREQ); i >= 0 && i < messageKinds {
-		table[i]++
-	}
+// addMAD counts a MAD by its bytes.
+func (m *MessageCounts) addMAD(b []byte) {
+	m.add(mad.Attribute(binary.BigEndian.Uint16(b[16:])))
 }

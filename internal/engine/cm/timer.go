@@ -100,7 +100,7 @@ func (e *Engine) expire(now clock.Time, c *conn) {
 	default: // an answer is due
 		if c.triesLeft > 0 {
 			c.triesLeft--
-			e.stats.count(&e.stats.Resent, c.sent[:])
+			e.stats.Resent.addMAD(c.sent[:])
 			e.transmit(c)
 			e.timers.set(c, now.Add(duration(c.timeout)))
 			return
