@@ -22,7 +22,9 @@ func textOf(private []byte) string { return strings.TrimRight(string(private), "
 func TestDial_TwoNICs_PrivateDataAddressesAndMessages(t *testing.T) {
 	nicA, nicB := hosts(t)
 	for _, c := range []struct{ network, at, to string }{
-		{"rdma", ":0", "10.0.0.2"}, {"rdma", ":0", "fd00::2"}, {"rdma4", "0.0.0.0:0", "10.0.0.2"},
+		{"rdma", ":0", "10.0.0.2"},
+		{"rdma", ":0", "fd00::2"},
+		{"rdma4", "0.0.0.0:0", "10.0.0.2"},
 		{"rdma6", "[fd00::2]:0", "fd00::2"},
 	} {
 		t.Run(c.network+" "+c.to, func(t *testing.T) {

@@ -14,28 +14,50 @@ type attribute struct {
 
 //tidy:table
 var attributes = []attribute{
-	{rdma.QPAttrDestQPN, func(to, from *abi.QPAttr) { to.DestQPN = from.DestQPN },
-		func(a, b *abi.QPAttr) bool { return a.DestQPN == b.DestQPN }},
-	{rdma.QPAttrPathMTU, func(to, from *abi.QPAttr) { to.PathMTU = from.PathMTU },
-		func(a, b *abi.QPAttr) bool { return a.PathMTU == b.PathMTU }},
-	{rdma.QPAttrQKey, func(to, from *abi.QPAttr) { to.QKey = from.QKey },
-		func(a, b *abi.QPAttr) bool { return a.QKey == b.QKey }},
-	{rdma.QPAttrAV, func(to, from *abi.QPAttr) { to.AH = from.AH },
-		func(a, b *abi.QPAttr) bool { return a.AH == b.AH }},
-	{rdma.QPAttrAccessFlags, func(to, from *abi.QPAttr) { to.AccessFlags = from.AccessFlags },
-		func(a, b *abi.QPAttr) bool { return a.AccessFlags == b.AccessFlags }},
-	{rdma.QPAttrTimeout, func(to, from *abi.QPAttr) { to.Timeout = from.Timeout },
-		func(a, b *abi.QPAttr) bool { return a.Timeout == b.Timeout }},
-	{rdma.QPAttrRetryCnt, func(to, from *abi.QPAttr) { to.RetryCnt = from.RetryCnt },
-		func(a, b *abi.QPAttr) bool { return a.RetryCnt == b.RetryCnt }},
-	{rdma.QPAttrRNRRetry, func(to, from *abi.QPAttr) { to.RNRRetry = from.RNRRetry },
-		func(a, b *abi.QPAttr) bool { return a.RNRRetry == b.RNRRetry }},
-	{rdma.QPAttrMinRNRTimer, func(to, from *abi.QPAttr) { to.MinRNRTimer = from.MinRNRTimer },
-		func(a, b *abi.QPAttr) bool { return a.MinRNRTimer == b.MinRNRTimer }},
-	{rdma.QPAttrMaxQPRdAtomic, func(to, from *abi.QPAttr) { to.MaxRdAtomic = from.MaxRdAtomic },
-		func(a, b *abi.QPAttr) bool { return a.MaxRdAtomic == b.MaxRdAtomic }},
-	{rdma.QPAttrMaxDestRdAtomic, func(to, from *abi.QPAttr) { to.MaxDestRdAtomic = from.MaxDestRdAtomic },
-		func(a, b *abi.QPAttr) bool { return a.MaxDestRdAtomic == b.MaxDestRdAtomic }},
+	{
+		rdma.QPAttrDestQPN, func(to, from *abi.QPAttr) { to.DestQPN = from.DestQPN },
+		func(a, b *abi.QPAttr) bool { return a.DestQPN == b.DestQPN },
+	},
+	{
+		rdma.QPAttrPathMTU, func(to, from *abi.QPAttr) { to.PathMTU = from.PathMTU },
+		func(a, b *abi.QPAttr) bool { return a.PathMTU == b.PathMTU },
+	},
+	{
+		rdma.QPAttrQKey, func(to, from *abi.QPAttr) { to.QKey = from.QKey },
+		func(a, b *abi.QPAttr) bool { return a.QKey == b.QKey },
+	},
+	{
+		rdma.QPAttrAV, func(to, from *abi.QPAttr) { to.AH = from.AH },
+		func(a, b *abi.QPAttr) bool { return a.AH == b.AH },
+	},
+	{
+		rdma.QPAttrAccessFlags, func(to, from *abi.QPAttr) { to.AccessFlags = from.AccessFlags },
+		func(a, b *abi.QPAttr) bool { return a.AccessFlags == b.AccessFlags },
+	},
+	{
+		rdma.QPAttrTimeout, func(to, from *abi.QPAttr) { to.Timeout = from.Timeout },
+		func(a, b *abi.QPAttr) bool { return a.Timeout == b.Timeout },
+	},
+	{
+		rdma.QPAttrRetryCnt, func(to, from *abi.QPAttr) { to.RetryCnt = from.RetryCnt },
+		func(a, b *abi.QPAttr) bool { return a.RetryCnt == b.RetryCnt },
+	},
+	{
+		rdma.QPAttrRNRRetry, func(to, from *abi.QPAttr) { to.RNRRetry = from.RNRRetry },
+		func(a, b *abi.QPAttr) bool { return a.RNRRetry == b.RNRRetry },
+	},
+	{
+		rdma.QPAttrMinRNRTimer, func(to, from *abi.QPAttr) { to.MinRNRTimer = from.MinRNRTimer },
+		func(a, b *abi.QPAttr) bool { return a.MinRNRTimer == b.MinRNRTimer },
+	},
+	{
+		rdma.QPAttrMaxQPRdAtomic, func(to, from *abi.QPAttr) { to.MaxRdAtomic = from.MaxRdAtomic },
+		func(a, b *abi.QPAttr) bool { return a.MaxRdAtomic == b.MaxRdAtomic },
+	},
+	{
+		rdma.QPAttrMaxDestRdAtomic, func(to, from *abi.QPAttr) { to.MaxDestRdAtomic = from.MaxDestRdAtomic },
+		func(a, b *abi.QPAttr) bool { return a.MaxDestRdAtomic == b.MaxDestRdAtomic },
+	},
 }
 
 // remember keeps what a modify set.

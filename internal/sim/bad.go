@@ -16,7 +16,6 @@ type badRequest struct {
 }
 
 var (
-	connected = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC}
 	reliable  = []rdma.QPType{rdma.QPTypeRC}
 	datagrams = []rdma.QPType{rdma.QPTypeUD}
 	anyType   = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD}

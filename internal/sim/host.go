@@ -30,8 +30,7 @@ type host struct {
 	bellAt   clock.Time // the event that looks at doorbells
 	out      ibt.Packet
 	heap     *heap
-	isBusy   bool // inside turn: applications are not called from within
-	handled  uint64
+	isBusy   bool              // inside turn: applications are not called from within
 	counters map[string]uint64 // of the NICs that are gone
 }
 
@@ -42,8 +41,7 @@ type listener interface {
 
 // heap is queue memory in slices, which knows what is not given back.
 type heap struct {
-	live  int
-	bytes int
+	live int
 }
 
 type slab struct {

@@ -30,7 +30,8 @@ func (w *World) mishap() {
 		{p.clogs && len(w.hosts) > 1, w.clog},
 		{p.restarts, w.restart},
 		{p.deaths, w.killApp},
-		{p.deregs, w.deregisterSome}, {p.ports, w.flapPort},
+		{p.deregs, w.deregisterSome},
+		{p.ports, w.flapPort},
 	} {
 		if m.on {
 			all = append(all, m.run)

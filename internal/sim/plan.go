@@ -173,7 +173,8 @@ func (p *plan) String() string {
 		{p.restarts, "NIC restarts"},
 		{p.deaths, "deaths"},
 		{p.deregs, "deregistrations"},
-		{p.cycles, "state cycles"}, {p.overruns, "CQ overruns"},
+		{p.cycles, "state cycles"},
+		{p.overruns, "CQ overruns"},
 		{p.lostBells > 0, "late bells"},
 		{p.vandals > 0, "vandals"},
 	} {

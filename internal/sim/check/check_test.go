@@ -64,11 +64,17 @@ func TestSendQueue_EveryMistake_IsFound(t *testing.T) {
 		{"bad one is skipped", 0, []step{{1, 0}, {3, 0}, {5, 0}}, "passed; it has to fail"},
 		{"error without a cause", 0, []step{{1, access}}, "without a cause"},
 		{"flush without a cause", 0, []step{{1, flush}}, "without a cause"},
-		{"success after an error", Statuses(access), []step{{1, access}, {2, flush}, {3, 0}},
-			"succeeded after an error"},
+		{
+			"success after an error", Statuses(access),
+			[]step{{1, access}, {2, flush}, {3, 0}},
+			"succeeded after an error",
+		},
 		{"not flushed", Statuses(access), []step{{1, access}, {3, flush}}, "was not flushed"},
-		{"another error after one", Statuses(access), []step{{1, access}, {2, access}},
-			"after an error"},
+		{
+			"another error after one", Statuses(access),
+			[]step{{1, access}, {2, access}},
+			"after an error",
+		},
 	}
 	for _, r := range rows {
 		var c Court
@@ -320,7 +326,9 @@ func receiveOf(m *Message) (*abi.CQE, []byte) {
 func TestStream_Reliable_AllInOrder(t *testing.T) {
 	messages := func(s *Stream) []*Message {
 		list := []*Message{
-			{Bytes: 100, Seed: 1}, {Bytes: 0, HasImm: true, Imm: 5}, {Bytes: 100, Seed: 3},
+			{Bytes: 100, Seed: 1},
+			{Bytes: 0, HasImm: true, Imm: 5},
+			{Bytes: 100, Seed: 3},
 			{Bytes: 8, HasImm: true, Imm: 6, IsWrite: true},
 		}
 		for _, m := range list {

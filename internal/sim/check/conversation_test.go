@@ -109,19 +109,23 @@ var conversations = []struct {
 	{"MSN too small", []talk{send(0xfffffe), send(0xffffff), ack(0xffffff, 1)}, "MSN 1"},
 	{"MSN too large", []talk{send(0xfffffe), ack(0xfffffe, 2)}, "MSN 2"},
 	{"not ready, and impatient", []talk{
-		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		send(0xfffffe),
+		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
 		{at: 10_099, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
 	}, "before the receiver is ready"},
 	{"not ready, and patient", []talk{
-		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		send(0xfffffe),
+		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
 		{at: 10_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
 	}, ""},
 	{"not ready, and asleep", []talk{
-		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		send(0xfffffe),
+		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
 		{at: 20_020_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
 	}, "after the receiver's time"},
 	{"not ready, then acknowledged", []talk{
-		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		send(0xfffffe),
+		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
 		{at: 200, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: none},
 		{at: 300, who: 'r', opcode: ib.RCSendOnly, psn: 0xffffff, bytes: 10},
 	}, ""},
