@@ -1,6 +1,7 @@
 package mad
 
 import (
+	"errors"
 	"encoding/hex"
 	"net/netip"
 	"testing"
@@ -40,7 +41,7 @@ func TestIPHeader_UnusualAddresses_DoNotPanic(t *testing.T) {
 func TestIPHeader_BadBytes_AreRefused(t *testing.T) {
 	h := IPHeader{netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddr("10.0.0.2")}
 	good := h.Append(nil)
-	if _, err := ParseIPHeader(good[:IPHeaderLen-1]); err != ErrTruncated {
+	if _, err := ParseIPHeader(good[:IPHeaderLen-1]); !errors.Is(err, ErrTruncated) {
 		t.Error(err)
 	}
 	for _, c := range []struct {

@@ -3,6 +3,7 @@ package mad
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -124,10 +125,10 @@ func TestMessages_InfoLengthBeyondTheField_IsCut(t *testing.T) {
 func TestMessages_Short_AreTruncated(t *testing.T) {
 	for _, row := range messages {
 		m := row.make()
-		if err := m.Parse(make([]byte, row.len-1)); err != ErrTruncated {
+		if err := m.Parse(make([]byte, row.len-1)); !errors.Is(err, ErrTruncated) {
 			t.Errorf("%v: %v", row.attribute, err)
 		}
-		if err := m.Parse(nil); err != ErrTruncated {
+		if err := m.Parse(nil); !errors.Is(err, ErrTruncated) {
 			t.Errorf("%v: %v", row.attribute, err)
 		}
 	}
@@ -221,11 +222,11 @@ func TestHeader_BadBytes_AreRefused(t *testing.T) {
 	if _, err := ParseHeader(good); err != nil {
 		t.Error(err)
 	}
-	if _, err := ParseHeader(good[:Len-1]); err != ErrTruncated {
+	if _, err := ParseHeader(good[:Len-1]); !errors.Is(err, ErrTruncated) {
 		t.Errorf("255 bytes: %v", err)
 	}
 	good[0] = 0x80
-	if _, err := ParseHeader(good); err != ErrVersion {
+	if _, err := ParseHeader(good); !errors.Is(err, ErrVersion) {
 		t.Errorf("base version 0x80: %v", err)
 	}
 }
