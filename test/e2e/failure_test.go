@@ -44,7 +44,8 @@ type deviceStatus struct {
 	PID       int    `json:"pid"`
 	LocalOnly string `json:"local_only"`
 	Network   struct {
-		Counters map[string]uint64 `json:"counters"`
+		ReceiveBuffer int               `json:"receive_buffer_bytes"`
+		Counters      map[string]uint64 `json:"counters"`
 	} `json:"network"`
 	GIDs []struct {
 		Index     int    `json:"index"`
