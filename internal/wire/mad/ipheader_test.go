@@ -1,8 +1,8 @@
 package mad
 
 import (
-	"errors"
 	"encoding/hex"
+	"errors"
 	"net/netip"
 	"testing"
 )
