@@ -20,6 +20,7 @@ needs() {
         echo 'gcc gcc the drop-in library'
         echo 'make make this Makefile and the drop-in library'
         echo '/usr/include/infiniband/verbs.h libibverbs-dev types of the drop-in library'
+        echo '/usr/include/rdma/rdma_cma.h librdmacm-dev types of the connection library'
         echo '/usr/include/stdlib.h libc6-dev headers of the C library'
         ;;
     demo)
