@@ -183,10 +183,18 @@ func judgeImport(from int, dir string) string {
 	return ""
 }
 
-// checkRows finds rows of the table whose package is gone.
+// architecture has the table of layers for people.
+const architecture = "docs/ARCHITECTURE.md"
+
+// checkRows finds rows of the table whose package is gone, and rows that people are not told of.
 func checkRows(r *Repo) []Problem {
 	var out []Problem
+	told := string(r.read(architecture))
 	for _, row := range layerTable {
+		if !isTold(told, strings.TrimSuffix(row.path, "/...")) {
+			text := fmt.Sprintf("does not name %s, which layerTable has", row.path)
+			out = append(out, Problem{Path: architecture, Text: text})
+		}
 		lives := func(f *goFile) bool { return row.matches(f.dir) }
 		if !slices.ContainsFunc(r.gos, lives) {
 			text := fmt.Sprintf("layerTable has a row for %s, which has no Go file", row.path)
@@ -194,6 +202,22 @@ func checkRows(r *Repo) []Problem {
 		}
 	}
 	return out
+}
+
+// isTold reports whether a document names a package, or one around it "and below".
+func isTold(document, dir string) bool {
+	if dir == "." {
+		return strings.Contains(document, "the root package")
+	}
+	if strings.Contains(document, "`"+dir+"`") {
+		return true
+	}
+	for parent := path.Dir(dir); parent != "."; parent = path.Dir(parent) {
+		if strings.Contains(document, "`"+parent+"` and below") {
+			return true
+		}
+	}
+	return false
 }
 
 func checkReach(graph map[string][]string) []Problem {

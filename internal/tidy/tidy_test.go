@@ -40,13 +40,36 @@ func repo(t *testing.T, files map[string]string) *Repo {
 }
 
 func TestCheckRows_PackageGone_IsReported(t *testing.T) {
-	got := checkRows(repo(t, map[string]string{"internal/rdma/a.go": "package rdma"}))
+	var all strings.Builder
+	for _, row := range layerTable {
+		all.WriteString("`" + strings.TrimSuffix(row.path, "/...") + "` ")
+	}
+	all.WriteString("the root package")
+	got := checkRows(repo(t, map[string]string{
+		"internal/rdma/a.go": "package rdma", architecture: all.String(),
+	}))
 	if len(got) != len(layerTable)-1 {
 		t.Errorf("%d of %d rows reported, want all but one", len(got), len(layerTable))
 	}
 	for _, p := range got {
 		if strings.Contains(p.Text, "internal/rdma,") {
 			t.Errorf("a package that is there is reported: %v", p)
+		}
+	}
+}
+
+func TestCheckRows_PackageUntold_IsReported(t *testing.T) {
+	for document, want := range map[string]bool{
+		"": false, "`internal/netio`": false, "`internal/netio/udp`": true,
+		"`internal/netio` and below": true, "`internal/netio/udpx`": false,
+	} {
+		if got := isTold(document, "internal/netio/udp"); got != want {
+			t.Errorf("%q: %v", document, got)
+		}
+	}
+	for _, p := range checkRows(repo(t, map[string]string{architecture: "`internal/rdma`"})) {
+		if p.Path == architecture && strings.Contains(p.Text, " internal/rdma,") {
+			t.Errorf("a package that is named is reported: %v", p)
 		}
 	}
 }
