@@ -68,6 +68,9 @@ var (
 	}
 )
 
+// decisionIndex lists the decisions.
+const decisionIndex = "docs/adr/README.md"
+
 // checkDecisions wants docs/adr numbered without gaps, each in the agreed form, and every mention
 // of a decision, in code too, to lead to one.
 func checkDecisions(r *Repo) []Problem {
@@ -84,6 +87,9 @@ func checkDecisions(r *Repo) []Problem {
 			continue
 		}
 		numbers[m[1]] = true
+		if !strings.Contains(string(r.read(decisionIndex)), "]("+path.Base(name)+")") {
+			out = append(out, Problem{Path: decisionIndex, Text: "has no row for " + name})
+		}
 		text := "\n" + string(r.read(name))
 		if !strings.HasPrefix(text, "\n# "+m[1]+": ") {
 			out = append(out, Problem{Path: name, Line: 1, Text: "begins with “# " + m[1] + ": ”"})

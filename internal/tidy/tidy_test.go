@@ -304,12 +304,17 @@ var brokenDocuments = []brokenCase{
 	},
 	{"decision", checkDecisions, map[string]string{
 		"docs/adr/0001-a.md": "# 0001: a\n" + sections, "a.go": "// See ADR 0001.\npackage a\n",
+		"docs/adr/README.md": "[0001](0001-a.md)",
 	}, ""},
+	{"decision that is not listed", checkDecisions, map[string]string{
+		"docs/adr/0001-a.md": "# 0001: a\n" + sections,
+	}, "docs/adr/README.md: has no row for docs/adr/0001-a.md"},
 	{"decision with a gap", checkDecisions, map[string]string{
 		"docs/adr/0002-a.md": "# 0002: a\n" + sections,
 	}, "next decision is 0001"},
 	{"decision in another form", checkDecisions, map[string]string{
 		"docs/adr/0001-a.md": "# 0001: a\n" + strings.Replace(sections, "## Rejected", "", 1),
+		"docs/adr/README.md": "[0001](0001-a.md)",
 	}, "no section “## Rejected”"},
 	{"decision that is not there", checkDecisions, map[string]string{
 		"a.go": "// See ADR 0007.\npackage a\n",
