@@ -432,3 +432,66 @@ func TestConnections_IPv6FlowInfo_ChoosesTheFlowLabel(t *testing.T) {
 		}
 	}
 }
+
+// restart replaces a station's NIC by a new one, as kill -9 and a start do.
+func (f *fabric) restart(at int) *station {
+	f.t.Helper()
+	h := f.newStation(byte(at + 1))
+	f.hosts[at] = h
+	return h
+}
+
+// The peer's NIC is killed and started again in each state of a connection: the survivor's
+// attempts end, and the next connection comes about.
+func TestConnections_PeerRestarts_EveryStateEnds(t *testing.T) {
+	for state := range 5 {
+		f := newFabric(t, 2)
+		a, b := f.hosts[0], f.hosts[1]
+		b.listen(spaceTCP, "0.0.0.0", 7471, 0)
+		id := a.tcp()
+		a.resolve(id, "10.0.0.2", 7471)
+		a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: params(0x100, "")}))
+		want := eventRejected
+		accept := func() uint32 {
+			child := b.expect(eventConnectRequest, 0).ID
+			b.granted(b.s.Accept(f.now, &abi.CMConnReq{ID: child, Param: params(0x200, "")}))
+			return child
+		}
+		switch state {
+		case 0: // the REQ meets a NIC where nobody listens
+			b = f.restart(1)
+		case 1: // the request was delivered
+			b.expect(eventConnectRequest, 0)
+			b = f.restart(1)
+		case 2: // the REP is lost with its sender
+			f.loses = func(from *station, _ *ibt.Packet) bool { return from == b }
+			accept()
+			f.run(time.Millisecond)
+			f.loses = nil
+			b = f.restart(1)
+		case 3: // the RTU meets a NIC that knows nothing
+			accept()
+			a.expect(eventConnectResponse, id)
+			b = f.restart(1)
+			a.granted(a.s.Establish(f.now, id))
+			want = eventDisconnected
+		case 4: // established
+			child := accept()
+			a.expect(eventConnectResponse, id)
+			a.granted(a.s.Establish(f.now, id))
+			b.expect(eventEstablished, child)
+			b = f.restart(1)
+			a.silent(time.Minute)
+			a.granted(a.s.Disconnect(f.now, id))
+			want = eventDisconnected
+		}
+		start := f.now
+		a.expect(want, id)
+		if took := f.now.Sub(start); took > 10*time.Second {
+			t.Errorf("state %d: took %v", state, took)
+		}
+		b.listen(spaceTCP, "0.0.0.0", 7471, 0)
+		a.events = nil
+		a.connect(b, "10.0.0.2", 7471)
+	}
+}
