@@ -166,22 +166,28 @@ func (q *queuePair) close() {
 	}
 }
 
-// move takes the queue pair to a state with the attributes of a connection.
+// move takes the queue pair to a state with the attributes of a connection, within the limits of
+// what this side has offered.
 func (q *queuePair) move(i *identifier, to verbs.QPState, limit *abi.CMParam) error {
 	attr, mask, err := i.attributes(to)
 	if err != nil {
 		return err
 	}
-	if limit != nil {
-		attr.MaxRdAtomic = min(attr.MaxRdAtomic, limit.InitiatorDepth)
-		attr.MaxDestRdAtomic = min(attr.MaxDestRdAtomic, limit.ResponderResources)
+	attr.MaxRdAtomic = min(attr.MaxRdAtomic, limit.InitiatorDepth)
+	attr.MaxDestRdAtomic = min(attr.MaxDestRdAtomic, limit.ResponderResources)
+	if mask&verbs.QPAttrAccessFlags != 0 {
+		// The NIC knows no rights before there is a request, and so none on the active side.
+		attr.Access = verbs.AccessRemoteWrite
+		if limit.ResponderResources > 0 {
+			attr.Access |= verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+		}
 	}
 	return q.qp.Modify(attr, mask)
 }
 
 // prepare takes the queue pair to INIT and lets the program post receives.
-func (q *queuePair) prepare(i *identifier, cfg *Config) error {
-	if err := q.move(i, verbs.QPStateInit, nil); err != nil {
+func (q *queuePair) prepare(i *identifier, cfg *Config, limit *abi.CMParam) error {
+	if err := q.move(i, verbs.QPStateInit, limit); err != nil {
 		return err
 	}
 	if cfg.Prepare == nil {

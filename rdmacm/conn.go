@@ -41,15 +41,15 @@ func (c *Conn) setAddresses() error {
 	return nil
 }
 
-func (c *Conn) makeQP(cfg *Config, t verbs.QPType) error {
-	q, err := c.id.core.newQueuePair(cfg, t)
+func (c *Conn) makeQP(cfg *Config, limit *abi.CMParam) error {
+	q, err := c.id.core.newQueuePair(cfg, verbs.QPTypeRC)
 	if err != nil {
 		return err
 	}
 	c.mu.Lock()
 	c.queue = q
 	c.mu.Unlock()
-	return q.prepare(c.id, cfg)
+	return q.prepare(c.id, cfg, limit)
 }
 
 // watch sees every event of the connection, in the reader's goroutine.

@@ -99,19 +99,28 @@ func TestDial_ReadAndWrite_DepthsOfBothSidesCount(t *testing.T) {
 		t.Errorf("READs in flight: %d to %d, %d back", attrA.MaxRdAtomic, attrB.MaxDestRdAtomic,
 			attrB.MaxRdAtomic)
 	}
-	mr, err := session(t, nicB).PD().AllocMemory(64, verbs.AccessAll)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = a.QP().PostSend(verbs.SendWR{
-		Opcode: verbs.WRWrite, Inline: []byte("written"), RemoteAddr: mr.Addr(), RKey: mr.RKey(),
-		Flags: verbs.SendSignaled,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if wc := next(t, a.SendCQ()); wc.Err() != nil || string(mr.Bytes()[:7]) != "written" {
-		t.Errorf("%q: %v", mr.Bytes()[:7], wc.Err())
+	for _, c := range []struct {
+		from   *rdmacm.Conn
+		target *softrnic.NIC
+	}{{a, nicB}, {b, nicA}} {
+		mr, err := session(t, c.target).PD().AllocMemory(64, verbs.AccessAll)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wr := range []verbs.SendWR{
+			{Opcode: verbs.WRWrite, Inline: []byte("written")}, {Opcode: verbs.WRRead},
+		} {
+			wr.RemoteAddr, wr.RKey, wr.Flags = mr.Addr(), mr.RKey(), verbs.SendSignaled
+			if _, err := c.from.QP().PostSend(wr); err != nil {
+				t.Fatal(err)
+			}
+			if wc := next(t, c.from.SendCQ()); wc.Err() != nil {
+				t.Error(wc.Err())
+			}
+		}
+		if got := string(mr.Bytes()[:7]); got != "written" {
+			t.Errorf("%q", got)
+		}
 	}
 }
 

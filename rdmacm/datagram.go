@@ -91,7 +91,7 @@ func (c *UDConn) makeQP(cfg *Config) error {
 		return err
 	}
 	c.queue = q
-	if err := q.prepare(c.id, cfg); err != nil {
+	if err := q.prepare(c.id, cfg, &abi.CMParam{}); err != nil {
 		return err
 	}
 	attr, _, err := c.id.attributes(verbs.QPStateRTS)

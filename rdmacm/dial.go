@@ -125,7 +125,7 @@ func (c *core) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) (_ *Co
 	if err := conn.setAddresses(); err != nil {
 		return nil, err
 	}
-	if err := conn.makeQP(cfg, verbs.QPTypeRC); err != nil {
+	if err := conn.makeQP(cfg, &param); err != nil {
 		return nil, err
 	}
 	param.QPN = uint32(conn.queue.qp.QPN())

@@ -33,6 +33,14 @@ func Open(ctx context.Context, nic verbs.Connector) (*Session, error) {
 	return &Session{core: c}, nil
 }
 
+// Hold returns the same session once more, for a holder that closes it on its own.
+func (s *Session) Hold() (*Session, error) {
+	if s.closed.Load() || !s.core.retain() {
+		return nil, &OpError{Op: "hold the session", Err: verbs.ErrClosed}
+	}
+	return &Session{core: s.core}, nil
+}
+
 // Close gives the session up. Connections made from it live on.
 func (s *Session) Close() error {
 	if s.closed.Swap(true) {

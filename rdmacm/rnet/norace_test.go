@@ -1,0 +1,5 @@
+//go:build !race
+
+package rnet_test
+
+const raceEnabled = false
