@@ -185,7 +185,8 @@ struct rnic_cqe {
 	uint8_t dlid_path_bits;
 	uint16_t reserved;
 	uint64_t timestamp;
-	uint64_t reserved2;
+	uint32_t sq_index;
+	uint32_t reserved2;
 };
 static_assert(sizeof(struct rnic_cqe) == 64, "rnic_cqe");
 static_assert(offsetof(struct rnic_cqe, wr_id) == 0, "rnic_cqe.wr_id");
@@ -203,7 +204,8 @@ static_assert(offsetof(struct rnic_cqe, sl) == 44, "rnic_cqe.sl");
 static_assert(offsetof(struct rnic_cqe, dlid_path_bits) == 45, "rnic_cqe.dlid_path_bits");
 static_assert(offsetof(struct rnic_cqe, reserved) == 46, "rnic_cqe.reserved");
 static_assert(offsetof(struct rnic_cqe, timestamp) == 48, "rnic_cqe.timestamp");
-static_assert(offsetof(struct rnic_cqe, reserved2) == 56, "rnic_cqe.reserved2");
+static_assert(offsetof(struct rnic_cqe, sq_index) == 56, "rnic_cqe.sq_index");
+static_assert(offsetof(struct rnic_cqe, reserved2) == 60, "rnic_cqe.reserved2");
 
 struct rnic_header {
 	uint16_t op;

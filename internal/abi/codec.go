@@ -93,7 +93,8 @@ func DecodeCQE(b []byte, c *CQE) {
 	c.DLIDPathBits = b[45]
 	c.Reserved = ne.Uint16(b[46:])
 	c.Timestamp = ne.Uint64(b[48:])
-	c.Reserved2 = ne.Uint64(b[56:])
+	c.SQIndex = ne.Uint32(b[56:])
+	c.Reserved2 = ne.Uint32(b[60:])
 }
 
 // EncodeCQE writes a completion queue entry into b.
@@ -114,5 +115,6 @@ func EncodeCQE(b []byte, c *CQE) {
 	b[45] = c.DLIDPathBits
 	ne.PutUint16(b[46:], c.Reserved)
 	ne.PutUint64(b[48:], c.Timestamp)
-	ne.PutUint64(b[56:], c.Reserved2)
+	ne.PutUint32(b[56:], c.SQIndex)
+	ne.PutUint32(b[60:], c.Reserved2)
 }

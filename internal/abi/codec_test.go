@@ -56,7 +56,7 @@ func TestCodec_CQE_EqualsMemoryLayout(t *testing.T) {
 	c := CQE{
 		WRID: 0x0102030405060708, Status: 9, Opcode: 10, VendorErr: 11, ByteLen: 12, ImmOrRKey: 13,
 		QPNum: 14, SrcQP: 15, WCFlags: 16, PKeyIndex: 17, SLID: 18, SL: 19, DLIDPathBits: 20,
-		Reserved: 21, Timestamp: 22, Reserved2: 23,
+		Reserved: 21, Timestamp: 22, SQIndex: 23, Reserved2: 24,
 	}
 	var mem struct {
 		_ [0]uint64

@@ -111,7 +111,11 @@ type CQE struct {
 	DLIDPathBits uint8
 	Reserved     uint16
 	Timestamp    uint64 // NIC clock, ns, when the NIC wrote the entry
-	Reserved2    uint64
+	// SQIndex tells, in the completion of a send, which slots of the send queue come back with
+	// it: all those below this index, which runs freely as those of rings do. Other completions
+	// have 0.
+	SQIndex   uint32
+	Reserved2 uint32
 }
 
 // CQEBytes is the size of CQE.

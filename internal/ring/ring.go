@@ -72,6 +72,9 @@ func (p *Producer) Push() { p.next++ }
 // Publish makes all pushed slots visible. The store orders the slots' bytes before the index.
 func (p *Producer) Publish() { p.prod.Store(p.next) }
 
+// Pushed returns the index of the next slot to fill; it runs freely modulo 2^32.
+func (p *Producer) Pushed() uint32 { return p.next }
+
 // Entries returns the ring's capacity.
 func (p *Producer) Entries() uint32 { return p.geo.Entries }
 
@@ -117,6 +120,9 @@ func (c *Consumer) Release(n uint32) {
 	c.released += n
 	c.cons.Store(c.released)
 }
+
+// Released returns the index below which all slots are given back; it runs freely modulo 2^32.
+func (c *Consumer) Released() uint32 { return c.released }
 
 // Skip releases everything that is published now, as a reset does. It also mends an index that
 // was corrupt.

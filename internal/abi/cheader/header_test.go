@@ -158,6 +158,7 @@ func TestFieldName_SpellingsOfGo_BecomeC(t *testing.T) {
 		"DLIDPathBits":    "dlid_path_bits",
 		"HCACoreClockKHz": "hca_core_clock_khz", "DestQPN": "dest_qpn", "SGIDIndex": "sgid_index",
 		"Reserved2": "reserved2", "CapFlags2": "cap_flags2", "CQE": "cqe", "IOVA": "iova",
+		"SQIndex": "sq_index",
 	} {
 		if got := fieldName(in); got != want {
 			t.Errorf("fieldName(%s) = %s, want %s", in, got, want)

@@ -19,6 +19,7 @@ func (q *QP) completeHead() {
 		q.host.Count(CountRDMASends, 1)
 	}
 	q.popHead()
+	q.cqe.SQIndex = q.send.doneIndex()
 	if isSignaled {
 		q.releaseSlots()
 		q.cfg.SendCQ.Push(&q.cqe, false)
@@ -33,6 +34,10 @@ func (q *QP) popHead() {
 	r.cur = max(r.cur-1, 0)
 	q.stats.SendCompleted++
 }
+
+// doneIndex returns the index in the send queue after the last completed request. A completion
+// carries it, so that the application knows which entries it may fill again.
+func (r *requester) doneIndex() uint32 { return r.ring.Released() + r.popped }
 
 // releaseSlots gives entries of completed requests back. It runs before a completion is shown: who
 // sees it may post at once.
@@ -71,6 +76,7 @@ func (q *QP) failHead(s rdma.WCStatus, v abi.Vendor) {
 		QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
 	}
 	q.popHead()
+	q.cqe.SQIndex = q.send.doneIndex()
 	q.releaseSlots()
 	q.cfg.SendCQ.Push(&q.cqe, true)
 	if q.isRC() {

@@ -107,6 +107,7 @@ func (q *QP) pushFlushed(id uint64, code rdma.WCOpcode) {
 	q.cqe = abi.CQE{
 		WRID: id, Status: uint32(rdma.WCWRFlushErr), Opcode: uint32(code),
 		VendorErr: uint32(abi.VendorFlushed), QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
+		SQIndex: q.send.doneIndex(),
 	}
 	q.cfg.SendCQ.Push(&q.cqe, true)
 }
