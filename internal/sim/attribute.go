@@ -97,6 +97,7 @@ func (e *endpoint) retune() {
 		return
 	}
 	w.mark("cycle.retune")
+	w.observe.retuned(e)
 	e.modify(&abi.QPAttr{
 		State: uint32(rdma.QPStateSQD), AH: e.asked.AH, Timeout: 14, RetryCnt: 7, RNRRetry: 7,
 		MaxRdAtomic: uint8(w.pick(1, 4, 16)), MinRNRTimer: uint8(w.pick(1, 4, 8, 12)),

@@ -29,6 +29,15 @@ var badRequests = []badRequest{
 		r.wqe.RKey ^= 0x5a5a5a00
 		return true
 	}},
+	{"bad.dead_rkey", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		x := e.peer.newWindow(total(r.pieces))
+		if x == nil {
+			return false
+		}
+		r.wqe.RKey, r.wqe.RemoteAddr = x.area.key, x.area.address(x.area.off)
+		x.close()
+		return true
+	}},
 	{"bad.bounds", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
 		r.wqe.RemoteAddr = e.far.area.address(e.far.area.end()) - uint64(total(r.pieces)) + 1
 		return true

@@ -28,6 +28,7 @@ func (o *observer) listen(e *endpoint) {
 	c := &check.Conversation{
 		Court: &o.world.court, Name: e.name + " ⇄ " + e.peer.name,
 		MTU: uint32(o.world.plan.mtu.Bytes()), First: e.psn,
+		RNRRetry: int(e.pair.rnrRetry),
 	}
 	o.requests[place(e.peer.app.host, e.peer.qpn)] = c
 	o.answers[place(e.app.host, e.qpn)] = c
@@ -59,6 +60,13 @@ func (o *observer) flow(h *host, q rdma.QPN) *flow {
 		o.flows[key] = f
 	}
 	return f
+}
+
+// retuned hears that e repeats for ever from now on what meets a receiver that is not ready.
+func (o *observer) retuned(e *endpoint) {
+	if c := o.answers[place(e.app.host, e.qpn)]; c != nil {
+		c.RNRRetry = 7
+	}
 }
 
 // forget drops what was seen of a queue pair that is reset or gone.

@@ -90,7 +90,7 @@ var marks = []string{
 	"nak.not_ready", "ack.no_credits", "wc.RNR retry counter exceeded", "counter.out_of_buffer",
 	// Requests that are wrong.
 	"nak.invalid request", "nak.remote access error", "nak.remote operational error",
-	"bad.rkey", "bad.bounds", "bad.rights", "bad.read_rights", "bad.atomic_alignment",
+	"bad.rkey", "bad.dead_rkey", "bad.bounds", "bad.rights", "bad.read_rights", "bad.atomic_alignment",
 	"bad.atomic_rights", "bad.atomic_length", "bad.invalidate", "bad.opcode", "bad.read_on_uc", "bad.address_handle",
 	"bad.lkey", "bad.local_bounds", "bad.read_into_readonly", "bad.too_many_entries",
 	"bad.too_long", "bad.receive", "bad.qkey", "counter.bad_qkey",

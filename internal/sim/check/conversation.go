@@ -15,6 +15,8 @@ type Conversation struct {
 	Name  string
 	MTU   uint32
 	First rdma.PSN
+	// RNRRetry is the requester's rnr_retry; 7 is for ever.
+	RNRRetry int
 
 	high     uint64 // packets that were sent for the first time so far; the next has number high
 	packets  []wirePacket
@@ -26,7 +28,11 @@ type Conversation struct {
 	notReadyTill   clock.Time
 	notReadyPacket uint64
 	isRepeated     bool
+	repeats        int // of that packet
 }
+
+// rnrForever is the rnr_retry without an end (IBTA 9.7.5.2.8).
+const rnrForever = 7
 
 // notReadyLate is how late a host may be that is busy with other things.
 const notReadyLate = 20 * time.Millisecond
@@ -65,9 +71,14 @@ func (c *Conversation) Request(now clock.Time, h *ib.Headers, payload []byte) {
 		c.Court.Failf("%s: sends PSN %v %v before the receiver is ready", c.Name, h.BTH.PSN,
 			c.notReadyTill.Sub(now))
 	}
-	if at == c.notReadyPacket && !c.isRepeated {
+	if at == c.notReadyPacket && !c.isRepeated && c.notReadyTill != 0 {
 		c.isRepeated = true
-		if late := now.Sub(c.notReadyTill); c.notReadyTill != 0 && late > notReadyLate {
+		c.repeats++
+		if c.repeats > c.RNRRetry && c.RNRRetry < rnrForever {
+			c.Court.Failf("%s: repeats PSN %v %d times; rnr_retry is %d",
+				c.Name, h.BTH.PSN, c.repeats, c.RNRRetry)
+		}
+		if late := now.Sub(c.notReadyTill); late > notReadyLate {
 			c.Court.Failf("%s: repeats PSN %v %v after the receiver's time", c.Name, h.BTH.PSN, late)
 		}
 	}
@@ -194,6 +205,7 @@ func (c *Conversation) Arrived(now clock.Time, h *ib.Headers) {
 		c.una = at + 1
 	}
 	if c.una > c.notReadyPacket {
+		c.repeats = 0
 		c.notReadyTill = 0 // it was ready for a copy that came another way
 	}
 	if isAnswer || s.Kind() != ib.SyndromeRNRNAK || c.una != at {
@@ -201,6 +213,9 @@ func (c *Conversation) Arrived(now clock.Time, h *ib.Headers) {
 	}
 	if at == c.notReadyPacket && !c.isRepeated && c.notReadyTill != 0 {
 		return
+	}
+	if at != c.notReadyPacket {
+		c.repeats = 0
 	}
 	c.notReadyPacket, c.isRepeated = at, false
 	c.notReadyTill = now.Add(max(s.RNRTimer().Duration(), time.Microsecond))

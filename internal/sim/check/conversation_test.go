@@ -118,6 +118,12 @@ var conversations = []struct {
 		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
 		{at: 10_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
 	}, ""},
+	{"not ready, too often", []talk{
+		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		{at: 20_000, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
+		{at: 30_000, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		{at: 50_000, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
+	}, "rnr_retry is 1"},
 	{"not ready, and asleep", []talk{
 		send(0xfffffe),
 		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
@@ -134,7 +140,7 @@ var conversations = []struct {
 func TestConversation_EveryMistake_IsFound(t *testing.T) {
 	for _, r := range conversations {
 		var court Court
-		c := &Conversation{Court: &court, Name: r.name, MTU: testMTU, First: 0xfffffe}
+		c := &Conversation{Court: &court, Name: r.name, MTU: testMTU, First: 0xfffffe, RNRRetry: 1}
 		c.play(r.list)
 		expect(t, &court, r.want)
 	}
