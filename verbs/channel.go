@@ -23,7 +23,9 @@ type CompletionChannel struct {
 
 	// turn holds a token while a goroutine reads the pipe: one at a time, so that one's deadline
 	// is not another's.
-	turn     chan struct{}
+	turn chan struct{}
+	// record is where the holder of the turn reads to.
+	record   [compEventBytes]byte
 	shutOnce sync.Once
 	shut     chan struct{} // closed by Close
 }
@@ -76,14 +78,13 @@ func (ch *CompletionChannel) Next(ctx context.Context) (*CQ, error) {
 	}
 	defer ch.give()
 	for {
-		var record [compEventBytes]byte
-		switch err := ch.read(ctx, record[:], nil); {
+		switch err := ch.read(ctx, ch.record[:], nil); {
 		case errors.Is(err, errWoken):
 			continue
 		case err != nil:
 			return nil, err
 		}
-		if q := ch.ctx.findCQ(compEventCQ(record[:])); q != nil {
+		if q := ch.ctx.findCQ(compEventCQ(ch.record[:])); q != nil {
 			return q, nil
 		}
 	}

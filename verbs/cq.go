@@ -309,8 +309,7 @@ func (q *CQ) sleep(ctx context.Context) error {
 	if ok, err := q.ready(); ok || err != nil {
 		return err
 	}
-	var record [compEventBytes]byte
-	err := ch.read(ctx, record[:], q)
+	err := ch.read(ctx, ch.record[:], q)
 	if err == nil {
 		q.owed = false
 	}

@@ -60,7 +60,9 @@ func (c *Conn) drainLocked() (isNews bool) {
 // handleLocked takes one completion. The peer's numbers are checked: it may be anybody.
 func (c *Conn) handleLocked(wc *verbs.WC) {
 	if wc.Status != verbs.WCSuccess {
-		c.failLocked(wc.Err())
+		if c.err == nil {
+			c.failLocked(wc.Err())
+		}
 		return
 	}
 	switch wc.Opcode {
