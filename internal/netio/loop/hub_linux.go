@@ -79,7 +79,7 @@ func (h *Hub) carry(from *Port, d *netio.Datagram, packet []byte) (refused bool)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	dst := d.Path.Dst.WithZone("")
-	if dst.IsMulticast() {
+	if dst.IsMulticast() && h.mirror == nil {
 		for _, p := range h.groups[dst] {
 			if p != from {
 				p.enqueueLocked(d, packet)
