@@ -104,7 +104,8 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("rnic {{.Version}}\n")
 	root.DisableSuggestions = true // one line
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(), newUp(), newDown(), newDevinfo(), newPs(), newSim(), newVersion())
+	root.AddCommand(newRun(), newUp(), newDown(), newDevinfo(), newPs(), newStat(),
+		newSim(), newVersion())
 	return root
 }
 

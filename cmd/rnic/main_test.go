@@ -17,7 +17,8 @@ func TestExecute_WrongCommandLine_Status2AndOneLine(t *testing.T) {
 	for _, args := range []string{
 		"nonsense", "--nonsense", "up extra", "up --fault loss=2", "up --log-level x", "run",
 		"run --log-format x -- true", "ps extra", "down extra", "devinfo extra", "version extra",
-		"up --address here", "up --idle-exit -1s",
+		"up --address here", "up --idle-exit -1s", "up --metrics nonsense", "stat extra",
+		"stat --watch=0s", "stat --prometheus --json", "stat --prometheus --watch",
 	} {
 		root := newRoot()
 		var out, errors bytes.Buffer
@@ -36,7 +37,7 @@ func TestExecute_WrongCommandLine_Status2AndOneLine(t *testing.T) {
 
 func TestExecute_NoNIC_SaysHowToStartOne(t *testing.T) {
 	t.Setenv(ctl.SocketEnv, t.TempDir()+"/none.sock")
-	for _, args := range []string{"ps", "devinfo", "down"} {
+	for _, args := range []string{"ps", "stat", "devinfo", "down"} {
 		root := newRoot()
 		var out bytes.Buffer
 		root.SetErr(&out)

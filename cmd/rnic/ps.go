@@ -23,14 +23,21 @@ func newPs() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			report := psReport{Contexts: status.Contexts, CMIDs: status.CMIDs}
 			if options.json {
-				return printJSON(c.OutOrStdout(), status.Contexts)
+				return printJSON(c.OutOrStdout(), report)
 			}
-			return printPs(c.OutOrStdout(), status.Contexts)
+			return printPs(c.OutOrStdout(), report)
 		},
 	}
 	options.register(command)
 	return command
+}
+
+// psReport is who uses the NIC, and for what.
+type psReport struct {
+	Contexts []nic.ContextStatus `json:"contexts"`
+	CMIDs    []nic.CMIDStatus    `json:"cm_ids"`
 }
 
 // listing prints sections of aligned columns; a section without rows is not printed.
@@ -60,8 +67,9 @@ func (l *listing) section(header string, rows func(row func(format string, args 
 
 // printPs prints what belongs to whom. Programs without a context of the device have nothing on
 // the NIC and are not listed.
-func printPs(out io.Writer, contexts []nic.ContextStatus) error {
-	if len(contexts) == 0 {
+func printPs(out io.Writer, report psReport) error {
+	contexts := report.Contexts
+	if len(contexts)+len(report.CMIDs) == 0 {
 		_, err := fmt.Fprintln(out, "no program uses the NIC")
 		return err
 	}
@@ -89,6 +97,7 @@ func printPs(out io.Writer, contexts []nic.ContextStatus) error {
 			}
 		})
 	printQueues(l, contexts)
+	printCMIDs(l, report.CMIDs)
 	return nil
 }
 
@@ -119,6 +128,17 @@ func printQueues(l *listing, contexts []nic.ContextStatus) {
 			}
 		}
 	})
+}
+
+// printCMIDs lists what the connection manager keeps for programs: listeners and connections.
+func printCMIDs(l *listing, ids []nic.CMIDStatus) {
+	l.section("CM ID\tOWNER\tSTATE\tPORT SPACE\tTYPE\tLOCAL\tREMOTE",
+		func(row func(string, ...any)) {
+			for _, i := range ids {
+				row("%d\t%s[%d]\t%s\t%s\t%s\t%s\t%s", i.ID, i.Program, i.PID, i.State,
+					i.PortSpace, i.Type, dashed(i.Local), dashed(i.Remote))
+			}
+		})
 }
 
 func owner(c nic.ContextStatus) string { return fmt.Sprintf("%s[%d]", c.Program, c.PID) }

@@ -10,7 +10,7 @@ import (
 
 func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 	var out bytes.Buffer
-	err := printPs(&out, []nic.ContextStatus{
+	err := printPs(&out, psReport{Contexts: []nic.ContextStatus{
 		{
 			Program: "server", PID: 17, UID: 4294967294, PDs: 1,
 			MRs: []nic.MRStatus{
@@ -23,7 +23,10 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 			}},
 		},
 		{Program: "idle", PID: 18},
-	})
+	}, CMIDs: []nic.CMIDStatus{{
+		ID: 9, Program: "server", PID: 17, State: "LISTEN", PortSpace: "TCP", Type: "RC",
+		Local: "10.0.0.1:7471",
+	}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +37,7 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 		"3 server[17] 256 99 overrun",
 		"5 server[17] 2 0x7f0000001000 128 KiB 64 KiB -",
 		"idle 18",
+		"9 server[17] LISTEN TCP RC 10.0.0.1:7471 -",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -46,7 +50,7 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 
 func TestPrintPs_Nobody_SaysSo(t *testing.T) {
 	var out bytes.Buffer
-	if err := printPs(&out, nil); err != nil || out.String() != "no program uses the NIC\n" {
+	if err := printPs(&out, psReport{}); err != nil || out.String() != "no program uses the NIC\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
 	"os/signal"
@@ -32,6 +33,7 @@ type upOptions struct {
 	idleExit   time.Duration
 	group      string
 	localOnly  bool
+	metrics    string // of rnic up only
 }
 
 // nicFlags are the flags that describe a NIC; --socket says which.
@@ -64,6 +66,11 @@ func (o *upOptions) check() error {
 	for _, text := range o.addresses {
 		if _, err := netip.ParseAddr(text); err != nil {
 			return fmt.Errorf("--address: %w", err)
+		}
+	}
+	if o.metrics != "" {
+		if _, _, err := net.SplitHostPort(o.metrics); err != nil {
+			return fmt.Errorf("--metrics: %w", err)
 		}
 	}
 	if _, err := faulty.Parse(o.fault); err != nil {
@@ -129,6 +136,8 @@ func newUp() *cobra.Command {
 	options.register(command)
 	command.Flags().DurationVar(&options.idleExit, "idle-exit", 0,
 		"end after this `time` without a program (default: never)")
+	command.Flags().StringVar(&options.metrics, "metrics", "",
+		"serve counters to Prometheus at http://`address`/metrics, such as 127.0.0.1:9471")
 	command.Flags().IntVar(&reportFD, "report-fd", -1, "")
 	_ = command.Flags().MarkHidden("report-fd") // it fails for a flag that does not exist
 	return command
@@ -168,10 +177,17 @@ func upForeground(c *cobra.Command, options *upOptions) error {
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	nic, err := daemon.Start(ctx, config)
+	door, err := listenMetrics(ctx, options.metrics)
 	if err != nil {
 		return fail(err)
 	}
+	nic, err := daemon.Start(ctx, config)
+	if err != nil {
+		door.close()
+		return fail(err)
+	}
+	door.serve(nic.Status)
+	defer door.close()
 	fmt.Fprintf(c.OutOrStdout(), "%s is ready at %s\n", config.Device, nic.SocketPath())
 	if err := nic.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fail(err)

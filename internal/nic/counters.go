@@ -1,10 +1,16 @@
 package nic
 
-import "github.com/softrnic/softrnic/internal/engine/ibt"
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/softrnic/softrnic/internal/engine/ibt"
+)
 
 // Counters is what the NIC has counted since it began.
 type Counters struct {
-	Engine         [ibt.CounterCount]uint64
+	Engine         EngineCounters
 	NoQP           uint64 // packets for a QP that does not exist
 	Unreachable    uint64 // ICMP port unreachable messages
 	StrayDoorbells uint64
@@ -65,4 +71,42 @@ func (c *Counters) Named() map[string]uint64 {
 		out[name] = c.Engine[i]
 	}
 	return out
+}
+
+// EngineCounters is what transports count, of the whole NIC or of one QP. Its JSON is an object
+// with the names of those that are not 0: made outside of the lane, unlike a map.
+type EngineCounters [ibt.CounterCount]uint64
+
+// Each calls f for every counter in order.
+func (c *EngineCounters) Each(f func(name string, value uint64)) {
+	for i, name := range engineCounterNames {
+		f(name, c[i])
+	}
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c EngineCounters) MarshalJSON() ([]byte, error) {
+	out := map[string]uint64{}
+	for i, name := range engineCounterNames {
+		if c[i] != 0 {
+			out[name] = c[i]
+		}
+	}
+	return json.Marshal(out)
+}
+
+// UnmarshalJSON implements json.Unmarshaler. Names that it does not know are those of another
+// version and left out.
+func (c *EngineCounters) UnmarshalJSON(text []byte) error {
+	var in map[string]uint64
+	if err := json.Unmarshal(text, &in); err != nil {
+		return fmt.Errorf("nic: counters of a queue pair: %w", err)
+	}
+	*c = EngineCounters{}
+	for name, value := range in {
+		if i := slices.Index(engineCounterNames[:], name); i >= 0 {
+			c[i] = value
+		}
+	}
+	return nil
 }

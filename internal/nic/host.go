@@ -26,7 +26,10 @@ func (q *qp) Note(_ *ibt.QP, c ibt.Cause) {
 }
 
 // Count implements ibt.Host.
-func (q *qp) Count(c ibt.Counter, n uint64) { q.nic.counters.Engine[c] += n }
+func (q *qp) Count(c ibt.Counter, n uint64) {
+	q.nic.counters.Engine[c] += n
+	q.counters[c] += n
+}
 
 // NetworkHeader implements ibt.Host: on RoCE v2 the IP header that the packet came with.
 func (q *qp) NetworkHeader(p *ibt.Packet, dst *[ibt.GRHBytes]byte) {

@@ -37,6 +37,7 @@ type qp struct {
 
 	lastCause ibt.Cause
 	errors    uint64
+	counters  EngineCounters
 
 	// Run queue and timer heap.
 	nextRun  *qp

@@ -88,8 +88,13 @@ type QPStatus struct {
 	InFlight int    `json:"packets_in_flight"`
 	Window   int    `json:"window"`
 	Retries  uint64 `json:"retries"`
-	Errors   uint64 `json:"errors"`
-	Error    string `json:"last_error,omitempty"`
+	// Retransmitted packets, and negative acknowledges received, RNR included.
+	Retransmitted uint64         `json:"retransmitted"`
+	Naks          uint64         `json:"rcvd_naks"`
+	Counters      EngineCounters `json:"counters"`
+
+	Errors uint64 `json:"errors"`
+	Error  string `json:"last_error,omitempty"`
 }
 
 // Status takes a snapshot.
@@ -166,6 +171,7 @@ func (q *qp) status() QPStatus {
 		PD: q.init.PD, SendCQ: q.sendCQ.handle, RecvCQ: q.recvCQ.handle, SRQ: q.init.SRQ,
 		PathMTU: t.PathMTU.Bytes(), Pending: stats.Pending, InFlight: stats.InFlight,
 		Window: stats.Window, Retries: stats.Retries, Errors: q.errors,
+		Retransmitted: stats.Retransmitted, Naks: stats.Naks, Counters: q.counters,
 	}
 	if !t.AV.DGID.IsZero() {
 		s.Local, s.Remote, s.DestQPN = t.AV.SGID.String(), t.AV.DGID.String(), uint32(t.DestQPN)

@@ -34,6 +34,14 @@ var dependencies = []dependency{
 		module: "github.com/gopacket/gopacket", why: "pcapng files",
 		importers: []string{"internal/netio/pcap"},
 	},
+	{
+		module: "github.com/prometheus/client_golang", why: "counters for Prometheus",
+		importers: []string{"internal/telemetry"},
+	},
+	{
+		module: "github.com/prometheus/common", why: "the text format of Prometheus",
+		importers: []string{"internal/telemetry"},
+	},
 	{module: "golang.org/x/net", why: "the test of net.Conn"},
 	{module: "pgregory.net/rapid", why: "property tests"},
 	{module: "go.uber.org/goleak", why: "finding goroutines that a test leaves"},
