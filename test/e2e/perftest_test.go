@@ -187,20 +187,39 @@ func TestPerftest(t *testing.T) {
 	})
 }
 
-// TestPerftest_RDMACM has the programs exchange their addresses through the connection manager.
+// TestPerftest_RDMACM has the programs exchange their addresses through the connection manager,
+// and, with -R, connect their queue pairs by it.
 func TestPerftest_RDMACM(t *testing.T) {
 	hasCM := func(l dropin.Library) bool { return strings.HasPrefix(l.Name, "librdmacm.so") }
 	if !slices.ContainsFunc(dropin.Libraries(), hasCM) {
-		t.Skip("this build has no drop-in librdmacm, which -z needs")
+		t.Skip("this build has no drop-in librdmacm, which -z and -R need")
 	}
 	atPlaces(t, func(t *testing.T, p pair) {
 		for _, tool := range perfTools {
-			args := "-z -n 100"
-			row := perfRow{
-				tool: tool.name, args: args, sizes: []int{tool.defaultSize}, iters: 100,
+			for _, args := range []string{"-c RC -z -n 100", "-c RC -R -n 100"} {
+				row := perfRow{
+					tool: tool.name, args: args, sizes: []int{tool.defaultSize}, iters: 100,
+				}
+				t.Run(row.name(), func(t *testing.T) { row.test(t, p) })
 			}
-			t.Run(row.name(), func(t *testing.T) { row.test(t, p) })
 		}
+	})
+}
+
+// awaitServer waits until the server takes a client, by TCP or through the connection manager.
+func (row perfRow) awaitServer(t *testing.T, m *machine, server *process, port int) {
+	t.Helper()
+	if !strings.Contains(row.args, " -z") && !strings.Contains(row.args, " -R") {
+		server.awaitListening(t, port)
+		return
+	}
+	until(t, row.name()+" listens", func() bool {
+		if server.hasEnded() {
+			t.Fatalf("%s ended: %+v", server.name, server.end(t))
+		}
+		return slices.ContainsFunc(m.users(t).CMIDs, func(i cmStatus) bool {
+			return i.PID == server.pid() && i.State == "listening"
+		})
 	})
 }
 
@@ -261,7 +280,7 @@ func (row perfRow) test(t *testing.T, p pair) {
 			t.Logf("the server's NIC:\n%s", p.server.evidence())
 		}
 	})
-	server.awaitListening(t, port)
+	row.awaitServer(t, p.server, server, port)
 	client := p.client.run(t, append(row.command(port), p.address)...)
 	report, clocked := row.succeed(t, client)
 	row.checkReport(t, report, clocked)
