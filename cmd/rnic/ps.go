@@ -16,7 +16,7 @@ func newPs() *cobra.Command {
 	var options clientOptions
 	command := &cobra.Command{
 		Use:   "ps",
-		Short: "List the programs on the NIC, with their queue pairs, queues and regions",
+		Short: "List the programs on the NIC, with their queue pairs, connections and regions",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			status, err := options.status()
@@ -65,8 +65,8 @@ func (l *listing) section(header string, rows func(row func(format string, args 
 	}
 }
 
-// printPs prints what belongs to whom. Programs without a context of the device have nothing on
-// the NIC and are not listed.
+// printPs prints what belongs to whom. Programs that have neither opened the device nor the
+// connection manager have nothing on the NIC and are not listed.
 func printPs(out io.Writer, report psReport) error {
 	contexts := report.Contexts
 	if len(contexts)+len(report.CMIDs) == 0 {
@@ -132,11 +132,12 @@ func printQueues(l *listing, contexts []nic.ContextStatus) {
 
 // printCMIDs lists what the connection manager keeps for programs: listeners and connections.
 func printCMIDs(l *listing, ids []nic.CMIDStatus) {
-	l.section("CM ID\tOWNER\tSTATE\tPORT SPACE\tTYPE\tLOCAL\tREMOTE",
+	l.section("CM ID\tOWNER\tSTATE\tPORT SPACE\tTYPE\tLOCAL\tREMOTE\tQP\tPEER'S QP",
 		func(row func(string, ...any)) {
 			for _, i := range ids {
-				row("%d\t%s[%d]\t%s\t%s\t%s\t%s\t%s", i.ID, i.Program, i.PID, i.State,
-					i.PortSpace, i.Type, dashed(i.Local), dashed(i.Remote))
+				row("%d\t%s[%d]\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.ID, i.Program, i.PID,
+					i.State, i.PortSpace, i.Type, dashed(i.Local), dashed(i.Remote), qpn(i.QPN),
+					qpn(i.DestQPN))
 			}
 		})
 }
@@ -148,6 +149,13 @@ func peer(q nic.QPStatus) string {
 		return "-"
 	}
 	return fmt.Sprintf("%s QP %#06x", address(q.Remote), q.DestQPN)
+}
+
+func qpn(n uint32) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%#06x", n)
 }
 
 func dashed(text string) string {

@@ -26,6 +26,9 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 	}, CMIDs: []nic.CMIDStatus{{
 		ID: 9, Program: "server", PID: 17, State: "LISTEN", PortSpace: "TCP", Type: "RC",
 		Local: "10.0.0.1:7471",
+	}, {
+		ID: 10, Program: "client", PID: 19, State: "established", PortSpace: "TCP", Type: "RC",
+		Local: "10.0.0.2:40000", Remote: "10.0.0.1:7471", QPN: 0x21, DestQPN: 0x22,
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -38,6 +41,7 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 		"5 server[17] 2 0x7f0000001000 128 KiB 64 KiB -",
 		"idle 18",
 		"9 server[17] LISTEN TCP RC 10.0.0.1:7471 -",
+		"client[19] established TCP RC 10.0.0.2:40000 10.0.0.1:7471 0x000021 0x000022",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, out.String())
