@@ -35,6 +35,7 @@ type fakeNIC struct {
 	sges   [][]abi.SGE
 	inline [][]byte
 	kicks  int
+	loops  bool // each send also arrives at a receive of its own QP
 }
 
 // fakeConn is one context.
@@ -66,8 +67,8 @@ type fakeQP struct {
 	handle, slot uint32
 	mem          *shm.Memory
 	rsp          abi.CreateQPRsp
-	sq           *ring.Consumer
-	send         *fakeCQ
+	sq, rq       *ring.Consumer
+	send, recv   *fakeCQ
 	attr         abi.QPAttr
 	all          bool
 }
@@ -243,16 +244,31 @@ func (q *fakeQP) drain(c *fakeConn) {
 		c.nic.sends = append(c.nic.sends, w)
 		c.nic.sges = append(c.nic.sges, sges)
 		c.nic.inline = append(c.nic.inline, slot[abi.SendWQEBytes:][:w.InlineLen])
+		if c.nic.loops {
+			q.arrive(c)
+		}
 		if q.all || rdma.SendFlags(w.Flags)&rdma.SendSignaled != 0 {
 			q.send.push(c, &abi.CQE{
 				WRID: w.WRID, Opcode: uint32(completes[rdma.WROpcode(w.Opcode)]),
 				QPNum: q.rsp.QPN, ByteLen: 77, ImmOrRKey: w.ImmOrRKey, VendorErr: 5, SrcQP: 6,
 				WCFlags: uint32(rdma.WCWithImm), PKeyIndex: 7, SLID: 8, SL: 9, DLIDPathBits: 10,
-				Timestamp: 11,
+				Timestamp: 11, SQIndex: q.sq.Released() + i + 1,
 			})
 		}
 	}
 	q.sq.Release(pending)
+}
+
+// arrive completes a receive.
+func (q *fakeQP) arrive(c *fakeConn) {
+	if n, _ := q.rq.Pending(); n == 0 {
+		c.nic.t.Error("a message finds no receive")
+		return
+	}
+	var w abi.RecvWQE
+	abi.DecodeRecvWQE(append([]byte(nil), q.rq.Slot(0)...), &w)
+	q.rq.Release(1)
+	q.recv.push(c, &abi.CQE{WRID: w.WRID, Opcode: uint32(rdma.WCOpRecv), QPNum: q.rsp.QPN})
 }
 
 func (q *fakeCQ) push(c *fakeConn, e *abi.CQE) {
@@ -464,11 +480,14 @@ func (c *fakeConn) createQP(req abi.CreateQPReq) ctl.Message {
 	mem := m.Bytes()
 	q := &fakeQP{
 		handle: rsp.Handle, slot: rsp.Doorbell, mem: m, rsp: rsp, all: req.SignalAll != 0,
-		send: c.cqs[req.SendCQ],
+		send: c.cqs[req.SendCQ], recv: c.cqs[req.RecvCQ],
 	}
 	q.sq = ring.NewConsumer(mem[rsp.SQOffset:],
 		ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
 		ring.Word(mem, abi.OffSQProducer), ring.Word(mem, abi.OffSQConsumer))
+	q.rq = ring.NewConsumer(mem[rsp.RQOffset:],
+		ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
+		ring.Word(mem, abi.OffRQProducer), ring.Word(mem, abi.OffRQConsumer))
 	c.qps[q.handle] = q
 	out := body(rsp)
 	out.FDs = []int{fd}
@@ -483,6 +502,7 @@ func (c *fakeConn) modifyQP(req abi.ModifyQPReq) ctl.Message {
 		ring.Word(q.mem.Bytes(), abi.OffQPState).Store(req.Attr.State)
 		if rdma.QPState(req.Attr.State) == rdma.QPStateReset {
 			q.sq.Skip()
+			q.rq.Skip()
 		}
 	}
 	if req.Mask&uint32(rdma.QPAttrEnSQDAsyncNotify) != 0 {

@@ -67,6 +67,19 @@ func TestVerbs_Queues(t *testing.T) {
 		[]string{"post_errors", "build_errors", "cancel", "poll_ex", "overrun"})
 }
 
+// TestVerbs_Slots_ComeBackByPoll posts until there is no room: no queue overruns by that.
+func TestVerbs_Slots_ComeBackByPoll(t *testing.T) {
+	runCases(t, "queue_test.c", []string{"full_queue", "full_queue_ex", "unsignaled", "full_reset"})
+	t.Run("full_receives", func(t *testing.T) {
+		bin, lib := compileVerbs(t, "queue_test.c")
+		nic, socket := startFake(t)
+		nic.mu.Lock()
+		nic.loops = true
+		nic.mu.Unlock()
+		checkCase(t, run(t, libraryEnv(lib, socket), bin, "full_receives"))
+	})
+}
+
 func TestVerbs_Events(t *testing.T) {
 	runCases(t, "event_test.c", []string{"events", "signal", "fork"})
 }

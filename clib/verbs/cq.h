@@ -4,7 +4,16 @@
 
 #include "rnic.h"
 
-/* Cancels a QP's completions that nobody has polled, as a reset or destroy does. */
+/* Enters a QP's ring, whose completions come to the CQ from now on. */
+void cq_join(struct rnic_cq *cq, struct queue_ring *ring);
+
+/* Takes a ring out, after which no poll touches it. */
+void cq_leave(struct rnic_cq *cq, struct queue_ring *ring);
+
+/*
+ * Cancels a QP's completions that nobody has polled, as a reset or destroy does. Their slots come
+ * back.
+ */
 void cq_cancel(struct rnic_cq *cq, uint32_t qpn);
 
 /* Installs the extended polling interface. */

@@ -63,6 +63,99 @@ static int poll_empty(struct rnic_cq *cq)
 	return 0;
 }
 
+static struct queue_ring *_Atomic *poll_bucket(struct rnic_cq *cq, uint32_t qpn)
+{
+	return &cq->rings[qpn % CQ_BUCKETS];
+}
+
+/*
+ * The table is read under the CQ's lock and changed under the context's as well, so that a QP can
+ * be made while a thread that promised to be the only one polls.
+ */
+void cq_join(struct rnic_cq *cq, struct queue_ring *ring)
+{
+	struct rnic_context *ctx = ctx_of(cq->ex.context);
+	struct queue_ring *_Atomic *bucket = poll_bucket(cq, ring->qpn);
+
+	pthread_mutex_lock(&ctx->objects_lock);
+	atomic_store_explicit(&ring->next, atomic_load(bucket), memory_order_relaxed);
+	atomic_store_explicit(bucket, ring, memory_order_release);
+	pthread_mutex_unlock(&ctx->objects_lock);
+}
+
+void cq_leave(struct rnic_cq *cq, struct queue_ring *ring)
+{
+	struct rnic_context *ctx = ctx_of(cq->ex.context);
+	struct queue_ring *_Atomic *at = poll_bucket(cq, ring->qpn);
+
+	poll_lock(cq);
+	pthread_mutex_lock(&ctx->objects_lock);
+	while (atomic_load(at) && atomic_load(at) != ring)
+		at = &atomic_load(at)->next;
+	if (atomic_load(at))
+		atomic_store(at, atomic_load(&ring->next));
+	pthread_mutex_unlock(&ctx->objects_lock);
+	poll_unlock(cq);
+}
+
+/* Returns the ring that a completion comes from; NULL where it is an SRQ's. */
+static struct queue_ring *poll_ring(struct rnic_cq *cq, const struct rnic_cqe *cqe)
+{
+	const bool receives = cqe->opcode & IBV_WC_RECV;
+	struct queue_ring *ring =
+		atomic_load_explicit(poll_bucket(cq, cqe->qp_num), memory_order_acquire);
+
+	while (ring && (ring->qpn != cqe->qp_num || ring->receives != receives))
+		ring = atomic_load_explicit(&ring->next, memory_order_acquire);
+	return ring;
+}
+
+/* What completions of one ring, polled in a row, give back to it. */
+struct poll_credit {
+	struct queue_ring *ring;
+	uint32_t index;
+};
+
+/*
+ * Gives slots back. The entries of the CQ come first: whoever posts into these slots completes
+ * into those entries. An index that is not between the old one and the producer's is of before a
+ * reset, which has given everything back.
+ */
+static void poll_grant(const struct poll_credit *credit)
+{
+	struct queue_ring *ring = credit->ring;
+	uint32_t polled;
+
+	if (!ring)
+		return;
+	polled = atomic_load_explicit(&ring->polled, memory_order_relaxed);
+	/* Release orders our reads of the CQ, and that it has room, before. */
+	if (credit->index - polled <= queue_ring_next(ring) - polled)
+		atomic_store_explicit(&ring->polled, credit->index, memory_order_release);
+}
+
+/* Counts a completion, which is at index at. */
+static void poll_credit(struct rnic_cq *cq, struct poll_credit *credit,
+			const struct rnic_cqe *cqe, uint32_t at)
+{
+	const bool receives = cqe->opcode & IBV_WC_RECV;
+	struct queue_ring *ring = credit->ring;
+
+	if (!ring || ring->qpn != cqe->qp_num || ring->receives != receives) {
+		ring = poll_ring(cq, cqe);
+		if (!ring)
+			return;
+		if (credit->ring) {
+			poll_release(cq, at);
+			poll_grant(credit);
+		}
+		credit->ring = ring;
+		credit->index = atomic_load_explicit(&ring->polled, memory_order_relaxed);
+	}
+	/* Every receive of a QP's own queue completes with an entry; of sends not all do. */
+	credit->index = receives ? credit->index + 1 : cqe->sq_index;
+}
+
 static void poll_fill(struct ibv_wc *wc, const struct rnic_cqe *cqe)
 {
 	wc->wr_id = cqe->wr_id;
@@ -83,6 +176,7 @@ static void poll_fill(struct ibv_wc *wc, const struct rnic_cqe *cqe)
 int cq_poll(struct ibv_cq *ibcq, int max, struct ibv_wc *wc)
 {
 	struct rnic_cq *cq = cq_of(ibcq);
+	struct poll_credit credit = {NULL, 0};
 	uint32_t at, producer;
 	int found = 0, error = 0;
 
@@ -91,10 +185,13 @@ int cq_poll(struct ibv_cq *ibcq, int max, struct ibv_wc *wc)
 	for (at = cq->consumer; at != producer && found < max; at++) {
 		const struct rnic_cqe *cqe = poll_slot(cq, at);
 
-		if (cqe->opcode != RNIC_CQE_SKIP)
-			poll_fill(&wc[found++], cqe);
+		if (cqe->opcode == RNIC_CQE_SKIP)
+			continue;
+		poll_fill(&wc[found++], cqe);
+		poll_credit(cq, &credit, cqe, at);
 	}
 	poll_release(cq, at);
+	poll_grant(&credit);
 	if (found)
 		cq->empty_polls = 0;
 	else if (max > 0)
@@ -119,6 +216,11 @@ void cq_cancel(struct rnic_cq *cq, uint32_t qpn)
 		if (cqe->qp_num == qpn)
 			cqe->opcode = RNIC_CQE_SKIP;
 	}
+	for (struct queue_ring *ring = atomic_load(poll_bucket(cq, qpn)); ring;
+	     ring = atomic_load(&ring->next)) {
+		if (ring->qpn == qpn)
+			atomic_store(&ring->polled, queue_ring_next(ring));
+	}
 	poll_unlock(cq);
 }
 
@@ -140,6 +242,17 @@ int cq_arm(struct ibv_cq *ibcq, int solicited_only)
 	return 0;
 }
 
+/* Gives back what the entry in hand holds, once its place in the CQ is free. */
+static void poll_ex_grant(struct rnic_cq *cq)
+{
+	struct poll_credit credit = {NULL, 0};
+
+	if (!cq->holding)
+		return;
+	poll_credit(cq, &credit, &cq->current, cq->consumer);
+	poll_grant(&credit);
+}
+
 /* Moves to the next entry that counts and copies it. Returns 0, or ENOENT at the end. */
 static int poll_ex_take(struct rnic_cq *cq, uint32_t at)
 {
@@ -148,6 +261,7 @@ static int poll_ex_take(struct rnic_cq *cq, uint32_t at)
 	while (at != producer && poll_slot(cq, at)->opcode == RNIC_CQE_SKIP)
 		at++;
 	poll_release(cq, at);
+	poll_ex_grant(cq);
 	cq->holding = at != producer;
 	if (!cq->holding)
 		return ENOENT;
@@ -191,6 +305,7 @@ static void poll_ex_end(struct ibv_cq_ex *ex)
 
 	if (cq->holding)
 		poll_release(cq, cq->consumer + 1);
+	poll_ex_grant(cq);
 	cq->holding = false;
 	poll_unlock(cq);
 }

@@ -32,15 +32,18 @@ static int qp_map(struct rnic_qp *qp, int fd, const struct rnic_create_qp_rsp *r
 	qp->sq.entries = rsp->sq_entries;
 	qp->sq.stride = rsp->sq_stride;
 	qp->sq.max_sge = rsp->max_send_sge;
-	queue_ring_init(&qp->sq, qp->map + rsp->sq_offset,
-			queue_word(qp->map, RNIC_OFF_SQ_PRODUCER),
-			queue_word(qp->map, RNIC_OFF_SQ_CONSUMER));
+	qp->sq.qpn = rsp->qpn;
+	queue_ring_init_polled(&qp->sq, qp->map + rsp->sq_offset,
+			       queue_word(qp->map, RNIC_OFF_SQ_PRODUCER),
+			       queue_word(qp->map, RNIC_OFF_SQ_CONSUMER));
 	qp->rq.entries = rsp->rq_entries;
 	qp->rq.stride = rsp->rq_stride;
 	qp->rq.max_sge = rsp->max_recv_sge;
-	queue_ring_init(&qp->rq, qp->map + rsp->rq_offset,
-			queue_word(qp->map, RNIC_OFF_RQ_PRODUCER),
-			queue_word(qp->map, RNIC_OFF_RQ_CONSUMER));
+	qp->rq.qpn = rsp->qpn;
+	qp->rq.receives = true;
+	queue_ring_init_polled(&qp->rq, qp->map + rsp->rq_offset,
+			       queue_word(qp->map, RNIC_OFF_RQ_PRODUCER),
+			       queue_word(qp->map, RNIC_OFF_RQ_CONSUMER));
 	qp->doorbell_slot = rsp->doorbell;
 	qp->max_inline = rsp->max_inline;
 	return 0;
@@ -88,6 +91,23 @@ static void qp_set_base(struct rnic_qp *qp, const struct ibv_qp_init_attr_ex *at
 	base->qp_type = attr->qp_type;
 	pthread_mutex_init(&base->mutex, NULL);
 	pthread_cond_init(&base->cond, NULL);
+}
+
+/* Lets polls of the CQs give slots back. */
+static void qp_join(struct rnic_qp *qp)
+{
+	if (qp->base.send_cq && qp->sq.entries)
+		cq_join(cq_of(qp->base.send_cq), &qp->sq);
+	if (qp->base.recv_cq && qp->rq.entries)
+		cq_join(cq_of(qp->base.recv_cq), &qp->rq);
+}
+
+static void qp_leave(struct rnic_qp *qp)
+{
+	if (qp->base.send_cq)
+		cq_leave(cq_of(qp->base.send_cq), &qp->sq);
+	if (qp->base.recv_cq)
+		cq_leave(cq_of(qp->base.recv_cq), &qp->rq);
 }
 
 /* Counts the QP's ends at its CQs, so that a CQ cannot go before them, not even without a NIC. */
@@ -138,6 +158,7 @@ static struct ibv_qp *qp_create(struct ibv_qp_init_attr_ex *attr)
 	/* struct ibv_qp_init_attr is the beginning of its extended form. */
 	memcpy(&qp->init, attr, sizeof(qp->init));
 	qp_count_users(qp, 1);
+	qp_join(qp);
 	ctx_object_add(ctx_of(attr->pd->context), &qp->object, CTX_QP, qp->base.handle);
 	return &qp->base;
 }
@@ -244,6 +265,7 @@ VERBS_API int ibv_destroy_qp(struct ibv_qp *ibqp)
 	if (error && !ctl_conn_known_dead(&ctx->ctl))
 		return rnic_fail(error);
 	qp_cancel(qp);
+	qp_leave(qp);
 	qp_count_users(qp, -1);
 	ctx_object_remove(ctx, &qp->object);
 	pthread_mutex_lock(&ibqp->mutex);

@@ -26,6 +26,14 @@ static inline void queue_ring_init(struct queue_ring *ring, unsigned char *slots
 	ring->seen = atomic_load_explicit(consumer, memory_order_acquire);
 }
 
+/* Makes a QP's ring: its slots come back by poll. */
+static inline void queue_ring_init_polled(struct queue_ring *ring, unsigned char *slots,
+					  _Atomic uint32_t *producer, _Atomic uint32_t *consumer)
+{
+	atomic_store(&ring->polled, atomic_load_explicit(consumer, memory_order_acquire));
+	queue_ring_init(ring, slots, producer, &ring->polled);
+}
+
 static inline uint32_t queue_ring_next(const struct queue_ring *ring)
 {
 	return atomic_load_explicit(ring->producer, memory_order_relaxed);
@@ -36,7 +44,10 @@ static inline bool queue_ring_has_room(struct queue_ring *ring, uint32_t next)
 {
 	if (next - ring->seen < ring->entries)
 		return true;
-	/* The NIC has read a slot before it moves the index: acquire orders our writes after. */
+	/*
+	 * The NIC has read a slot before it moves its index or writes the completion: acquire
+	 * orders our writes after.
+	 */
 	ring->seen = atomic_load_explicit(ring->consumer, memory_order_acquire);
 	return next - ring->seen < ring->entries;
 }

@@ -80,6 +80,11 @@ struct rnic_channel {
 	struct rnic_channel *next;
 };
 
+/* Enough that a QP is found at once among the thousands that one CQ may serve. */
+#define CQ_BUCKETS 1024
+
+struct queue_ring;
+
 struct rnic_cq {
 	struct ibv_cq_ex ex; /* struct ibv_cq is its beginning */
 	struct ctx_object object;
@@ -91,6 +96,8 @@ struct rnic_cq {
 	uint32_t mask;
 	uint32_t consumer; /* ours; the shared word follows it */
 	uint32_t empty_polls;
+	/* The rings whose completions come here; see cq_join. */
+	struct queue_ring *_Atomic rings[CQ_BUCKETS];
 	/* Of the extended polling interface: the entry at consumer, while it is being read. */
 	bool holding;
 	struct rnic_cqe current;
@@ -101,8 +108,19 @@ struct queue_ring {
 	pthread_mutex_t lock;
 	unsigned char *slots;
 	_Atomic uint32_t *producer;
+	/*
+	 * Below it slots may be filled again. An SRQ's is the NIC's word: slots come back when they
+	 * were read. That of a QP's ring is polled, so that slots come back when the application
+	 * has polled the completion, as they do on adapters: whoever posts until there is no room
+	 * then cannot overrun a CQ that is as deep as the queues that complete into it.
+	 */
 	_Atomic uint32_t *consumer;
 	uint32_t seen; /* last consumer index that was read */
+	_Atomic uint32_t polled; /* written under the CQ's lock */
+	/* In the CQ's table. */
+	struct queue_ring *_Atomic next;
+	uint32_t qpn;
+	bool receives;
 	uint32_t entries;
 	uint32_t stride;
 	uint32_t max_sge;
