@@ -16,9 +16,10 @@ import (
 // CQConfig describes a completion queue.
 type CQConfig struct {
 	// Entries is how many completions it holds at least; 0 is 256. Work requests that were posted
-	// and whose completions were not polled must not exceed it, or the queue overruns and is lost:
-	// ErrQueueFull does not keep a program from that, since a send queue has room again once the
-	// NIC has done the work.
+	// and whose completions were not polled must not exceed it, or the queue overruns and is lost.
+	// With as many entries as the send and receive queues have that complete into it (QP.Config)
+	// it cannot, as a slot of those has room again when its completion was polled. Shared receive
+	// queues count by what is posted to them and not yet polled.
 	Entries int
 	// Channel receives the queue's events together with those of other queues. Without it the
 	// queue gets a channel of its own, which Wait uses.
@@ -46,15 +47,16 @@ type CQ struct {
 	owed bool
 
 	mu     sync.Mutex
-	closed bool           // guarded by mu
-	memory *shm.Memory    // guarded by mu
-	ring   *ring.Consumer // guarded by mu
-	empty  uint32         // polls in a row that found nothing; guarded by mu
+	closed bool               // guarded by mu
+	memory *shm.Memory        // guarded by mu
+	ring   *ring.Consumer     // guarded by mu
+	slots  map[slotKey]*slots // queues that complete here; guarded by mu
+	empty  uint32             // polls in a row that found nothing; guarded by mu
 }
 
 // CreateCQ makes a completion queue.
 func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
-	q := &CQ{ctx: c, channel: cfg.Channel}
+	q := &CQ{ctx: c, channel: cfg.Channel, slots: map[slotKey]*slots{}}
 	if cfg.Entries == 0 {
 		cfg.Entries = defaultCQEntries
 	}
@@ -184,17 +186,22 @@ func (q *CQ) pollLocked(wcs []WC) (int, error) {
 	if !ok {
 		return 0, ErrDeviceFatal // no NIC of ours writes such an index
 	}
-	n, taken := 0, uint32(0)
+	n, taken, done := 0, uint32(0), uint32(0)
+	var back credit
 	for ; taken < pending && n < len(wcs); taken++ {
-		w := &wcs[n]
-		w.decode(q.ring.Slot(taken))
-		if uint32(w.Opcode) != abi.CQESkip {
-			n++
+		var e abi.CQE
+		abi.DecodeCQE(q.ring.Slot(taken-done), &e)
+		if e.Opcode == abi.CQESkip {
+			continue
 		}
+		wcs[n].set(&e)
+		n++
+		done = q.countLocked(&back, &e, taken, done)
 	}
-	if taken > 0 {
-		q.ring.Release(taken)
+	if taken > done {
+		q.ring.Release(taken - done)
 	}
+	back.grant()
 	if n == 0 && taken == pending {
 		return 0, q.stateLocked()
 	}
@@ -320,12 +327,17 @@ func (q *CQ) sleep(ctx context.Context) error {
 }
 
 // cancel marks the completions of a queue pair that was reset or destroyed, so that Poll skips
-// them.
+// them, and gives its slots back.
 func (q *CQ) cancel(n QPN) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return
+	}
+	for _, isRecv := range []bool{false, true} {
+		if s := q.slots[slotKey{uint32(n), isRecv}]; s != nil {
+			s.reset()
+		}
 	}
 	pending, _ := q.ring.Pending()
 	for i := range pending {

@@ -118,6 +118,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	}
 	q := &QP{pd: p, cfg: cfg, memory: memory, psn: PSN(rand.Uint32() & rdma.PSNMask)}
 	q.attach(&rsp)
+	q.join()
 	if !p.ctx.adopt(q) {
 		q.release()
 		return nil, ErrClosed
@@ -164,9 +165,10 @@ func (q *QP) attach(rsp *abi.CreateQPRsp) {
 		service: serviceOf(q.cfg.Type), qpType: q.cfg.Type,
 		maxSGE: int(rsp.MaxSendSGE), maxInline: int(rsp.MaxInline),
 	}
+	q.sq.slots = newSlots(m, abi.OffSQProducer, abi.OffSQConsumer)
 	q.sq.ring = ring.NewProducer(m[rsp.SQOffset:],
 		ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
-		ring.Word(m, abi.OffSQProducer), ring.Word(m, abi.OffSQConsumer))
+		ring.Word(m, abi.OffSQProducer), &q.sq.slots.polled)
 	if q.cfg.SRQ != nil {
 		return
 	}
@@ -174,9 +176,18 @@ func (q *QP) attach(rsp *abi.CreateQPRsp) {
 		ctx: ctx, state: q.state, wanted: ring.Word(m, abi.OffRQDoorbell), bell: bell,
 		maxSGE: int(rsp.MaxRecvSGE),
 	}
+	q.rq.slots = newSlots(m, abi.OffRQProducer, abi.OffRQConsumer)
 	q.rq.ring = ring.NewProducer(m[rsp.RQOffset:],
 		ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
-		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
+		ring.Word(m, abi.OffRQProducer), &q.rq.slots.polled)
+}
+
+// join lets polls give slots back.
+func (q *QP) join() {
+	q.cfg.SendCQ.join(slotKey{uint32(q.qpn), false}, q.sq.slots)
+	if q.rq != nil {
+		q.cfg.RecvCQ.join(slotKey{uint32(q.qpn), true}, q.rq.slots)
+	}
 }
 
 // QPN returns the queue pair's number.
@@ -225,6 +236,12 @@ func (q *QP) Close() error {
 	return nil
 }
 
+// leave ends that polls give slots back; it waits for polls that are under way.
+func (q *QP) leave() {
+	q.cfg.SendCQ.leave(q.qpn)
+	q.cfg.RecvCQ.leave(q.qpn)
+}
+
 // forget drops completions that are in the queues, as a reset does.
 func (q *QP) forget() {
 	q.cfg.SendCQ.cancel(q.qpn)
@@ -233,8 +250,9 @@ func (q *QP) forget() {
 	}
 }
 
-// release gives the memory back; it waits for posts that are under way.
+// release gives the memory back; it waits for posts and polls that are under way.
 func (q *QP) release() {
+	q.leave()
 	q.sq.close()
 	if q.rq != nil {
 		q.rq.close()

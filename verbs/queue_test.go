@@ -155,10 +155,22 @@ func TestPost_FullQueue_PostsWhatFits(t *testing.T) {
 		t.Errorf("receive: %d, %v", n, err)
 	}
 	q := r.nic.qp(r.qp)
-	q.sq.Release(3)
-	if n, err := r.qp.PostSend(make6(SendWR{Opcode: WRSend})...); n != 3 || err == nil {
-		t.Errorf("after three were taken: %d, %v", n, err)
+	q.sq.Release(4)
+	r.nic.cq(r.cq).push(r.sendDone(3))
+	if n, err := r.qp.PostSend(SendWR{Opcode: WRSend}); n != 0 || !errors.Is(err, ErrQueueFull) {
+		t.Errorf("done, but not polled: %d, %v", n, err)
 	}
+	if n, err := r.cq.Poll(make([]WC, 8)); n != 1 || err != nil {
+		t.Fatalf("polled %d, %v", n, err)
+	}
+	if n, err := r.qp.PostSend(make6(SendWR{Opcode: WRSend})...); n != 3 || err == nil {
+		t.Errorf("after three came back: %d, %v", n, err)
+	}
+}
+
+// sendDone is the completion that gives back the send queue below index.
+func (r *rig) sendDone(index uint32) abi.CQE {
+	return abi.CQE{QPNum: uint32(r.qp.QPN()), Opcode: uint32(WCOpSend), SQIndex: index}
 }
 
 func make6[T any](one T) []T { return []T{one, one, one, one, one, one} }
@@ -261,19 +273,25 @@ func TestDataPath_AllocatesNothing(t *testing.T) {
 	}
 	var wcs [4]WC
 	inline := []byte("inline")
-	entry := abi.CQE{Opcode: uint32(WCOpSend)}
+	sent, received := r.sendDone(0), r.sendDone(0)
+	received.Opcode = uint32(WCOpRecv)
+	complete := func(e *abi.CQE) {
+		abi.EncodeCQE(cq.ring.Slot(), e)
+		cq.ring.Push()
+		cq.ring.Publish()
+	}
 	got := testing.AllocsPerRun(200, func() {
 		_, err1 := r.qp.PostSend(SendWR{ID: 1, Opcode: WRSend, SGE: []SGE{mr.Piece(0, 64)}},
 			SendWR{ID: 2, Opcode: WRSend, Inline: inline})
 		_, err2 := r.qp.PostRecv(RecvWR{SGE: []SGE{mr.Piece(0, 64)}})
 		q.sq.Release(2)
 		q.rq.Release(1)
-		abi.EncodeCQE(cq.ring.Slot(), &entry)
-		cq.ring.Push()
-		cq.ring.Publish()
+		sent.SQIndex += 2
+		complete(&sent)
+		complete(&received)
 		err3 := r.cq.RequestNotify(false)
 		n, err4 := r.cq.Poll(wcs[:])
-		if _, err5 := r.cq.Poll(wcs[:]); n != 1 || errors.Join(err1, err2, err3, err4, err5) != nil {
+		if _, err5 := r.cq.Poll(wcs[:]); n != 2 || errors.Join(err1, err2, err3, err4, err5) != nil {
 			t.Error(n, err1, err2, err3, err4, err5)
 		}
 	})

@@ -19,6 +19,7 @@ type recvQueue struct {
 	state  *atomic.Uint32
 	wanted *atomic.Uint32
 	bell   bell
+	slots  *slots // nil for a shared queue: its slots come back when the NIC has read them
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu

@@ -20,6 +20,7 @@ type sendQueue struct {
 	qpType    QPType
 	maxSGE    int
 	maxInline int
+	slots     *slots
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu

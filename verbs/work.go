@@ -82,9 +82,7 @@ func (w *WC) Err() error {
 	}
 }
 
-func (w *WC) decode(slot []byte) {
-	var e abi.CQE
-	abi.DecodeCQE(slot, &e)
+func (w *WC) set(e *abi.CQE) {
 	*w = WC{
 		ID: e.WRID, Status: WCStatus(e.Status), Opcode: WCOpcode(e.Opcode),
 		Evidence: Evidence(e.VendorErr), ByteLen: e.ByteLen, QPN: QPN(e.QPNum),
