@@ -88,6 +88,9 @@ func (q *qp) apply(attr *ibt.Attr, a *abi.QPAttr, mask rdma.QPAttrMask) *rdma.Re
 	}
 	if mask&rdma.QPAttrAV != 0 {
 		addr, r := q.nic.port.resolve(&a.AH, uint32(q.engine.QPN()))
+		if r == nil {
+			r = checkPeer(addr.DGID)
+		}
 		if r != nil {
 			return r
 		}

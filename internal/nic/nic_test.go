@@ -3,6 +3,7 @@ package nic
 import (
 	"bytes"
 	"math/rand/v2"
+	"net/netip"
 	"strings"
 	"syscall"
 	"testing"
@@ -213,6 +214,18 @@ func TestModify_G01_StaleGIDIndex(t *testing.T) {
 	refused("G02 IPv6 source", "IP versions", func(a *abi.QPAttr) { a.AH.SGIDIndex = 2 })
 	refused("no GRH", "is_global", func(a *abi.QPAttr) { a.AH.IsGlobal = 0 })
 	refused("zero dgid", "dgid", func(a *abi.QPAttr) { a.AH.DGID = [16]byte{} })
+	for _, to := range []struct{ name, addr, word string }{
+		{"0.0.0.0", "::ffff:0.0.0.0", "no address"},
+		{"multicast", "::ffff:224.0.0.251", "multicast"},
+		{"broadcast", "::ffff:255.255.255.255", "broadcast"},
+	} {
+		refused(to.name, to.word, func(a *abi.QPAttr) {
+			a.AH.DGID = netip.MustParseAddr(to.addr).As16()
+		})
+	}
+	refused("IPv6 multicast", "multicast", func(a *abi.QPAttr) {
+		a.AH.SGIDIndex, a.AH.DGID = 2, netip.MustParseAddr("ff0e::7").As16()
+	})
 	refused("port", "port_num", func(a *abi.QPAttr) { a.AH.Port = 2 })
 	refused("mtu 0", "path_mtu", func(a *abi.QPAttr) { a.PathMTU = 0 })
 	refused("mtu 6", "path_mtu", func(a *abi.QPAttr) { a.PathMTU = 6 })

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"net/netip"
 	"slices"
 	"syscall"
 
@@ -92,8 +93,8 @@ func (p *port) resolve(a *abi.AHAttr, entropy uint32) (ibt.Address, *rdma.Refusa
 			"ah_attr.grh.sgid_index %d holds no GID (any more); `rnic devinfo` lists them", a.SGIDIndex)
 	}
 	dst := rdma.GID(a.DGID)
-	if dst.IsZero() {
-		return out, refusef(syscall.EINVAL, "ah_attr.grh.dgid is zero")
+	if dst.IsZero() || dst.Addr().IsUnspecified() {
+		return out, refusef(syscall.EINVAL, "ah_attr.grh.dgid %v is no address", dst)
 	}
 	if rdma.GID(src.GID).Addr().Is4() != dst.Addr().Is4() {
 		return out, refusef(syscall.EINVAL,
@@ -109,6 +110,25 @@ func (p *port) resolve(a *abi.AHAttr, entropy uint32) (ibt.Address, *rdma.Refusa
 		TrafficClass: a.TrafficClass, SL: a.SL, Port: thePort, Flow: flow(a.FlowLabel, entropy),
 	}, nil
 }
+
+// checkPeer refuses the address vector of a connection whose destination is not one port: RC and
+// UC connect two queue pairs, and only datagrams go to groups (IBTA 10.5).
+func checkPeer(dst rdma.GID) *rdma.Refusal {
+	kind := ""
+	switch {
+	case dst.IsMulticast():
+		kind = "multicast"
+	case dst.Addr() == broadcast:
+		kind = "broadcast"
+	default:
+		return nil
+	}
+	return refusef(syscall.EINVAL,
+		"ah_attr.grh.dgid %v is a %s address: a connection has one peer", dst, kind)
+}
+
+// broadcast is the limited broadcast address (RFC 919).
+var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
 // flow derives the UDP source port, 0xC000…0xFFFF, from the flow label, or from the QP where the
 // label is 0, so that paths of equal cost share the load (IBTA A17.9.1).
