@@ -197,7 +197,14 @@ func (a *app) complete(q *cq, c *abi.CQE) {
 	if q != e.sendCQ {
 		w.court.Failf("%s: completion of a send in the wrong CQ", e.name)
 	}
-	e.ledger.Complete(c)
+	if !e.ledger.Complete(c) {
+		return
+	}
+	// A library gives slots back up to this index: that of the oldest request still open.
+	if want := e.sq.Pushed() - uint32(e.ledger.Open()); c.SQIndex != want {
+		w.court.Failf("%s: completion of wr_id %#x has send queue index %d, not %d",
+			e.name, c.WRID, c.SQIndex, want)
+	}
 }
 
 // handleEvent takes what the NIC tells the application. It plans the reaction: the NIC is not to
