@@ -20,6 +20,8 @@ type CompletionChannel struct {
 	handle uint32
 	pipe   *os.File
 	closed atomic.Bool
+	// closing says that the NIC may have closed its end because it was asked to.
+	closing atomic.Bool
 
 	// turn holds a token while a goroutine reads the pipe: one at a time, so that one's deadline
 	// is not another's.
@@ -147,6 +149,8 @@ func (ch *CompletionChannel) read(ctx context.Context, record []byte, own *CQ) e
 		return ch.state()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errWoken
+	case ch.closing.Load():
+		return ErrClosed
 	}
 	// The write end is gone, and with it the NIC.
 	ch.ctx.die()
@@ -172,7 +176,9 @@ func (ch *CompletionChannel) Close() error {
 		return nil
 	}
 	const op = "destroy completion channel"
+	ch.closing.Store(true)
 	if err := ch.ctx.destroy(op, abi.OpDestroyCompChannel, ch.handle); err != nil {
+		ch.closing.Store(false)
 		return err
 	}
 	ch.ctx.disown(ch)

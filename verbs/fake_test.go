@@ -169,6 +169,12 @@ func (n *fakeNIC) answer(m *ctl.Message) (reply ctl.Message, passed []int) {
 		n.pipes[n.next] = write
 		rsp := abi.HandleMsg{Handle: n.next}
 		return ctl.Message{Body: ctl.Bytes(&rsp), FDs: []int{read}}, []int{read}
+	case abi.OpDestroyCompChannel:
+		var req abi.HandleMsg
+		if ctl.Decode(m.Body, &req) {
+			_ = unix.Close(n.pipes[req.Handle])
+			delete(n.pipes, req.Handle)
+		}
 	case abi.OpCreateCQ:
 		return n.createCQ(m), nil
 	case abi.OpCreateQP:

@@ -157,6 +157,33 @@ func TestWait_Cancelled_LeaksNoGoroutine(t *testing.T) {
 	})
 }
 
+// The NIC closes its end of the pipe before it answers: that is no sign of its death.
+func TestChannel_ClosedUnderItsReader_ContextLivesOn(t *testing.T) {
+	_, c := openFake(t)
+	for range 50 {
+		ch, err := c.CreateCompletionChannel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := ch.Next(t.Context())
+			ended <- err
+		}()
+		if err := ch.Close(); err != nil {
+			t.Fatal(err)
+		}
+		within(t, "Next", func() {
+			if err := <-ended; !errors.Is(err, ErrClosed) {
+				t.Errorf("Next: %v", err)
+			}
+		})
+		if c.isDead() {
+			t.Fatal("the NIC is taken for dead")
+		}
+	}
+}
+
 func TestChannel_SharedByTwoQueues_NamesTheQueue(t *testing.T) {
 	n, c := openFake(t)
 	ch, err := c.CreateCompletionChannel()

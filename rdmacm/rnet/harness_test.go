@@ -214,7 +214,7 @@ func dial(t testing.TB, l *rnet.Listener, host string, cfg rnet.Config) *rnet.Co
 	return c.(*rnet.Conn)
 }
 
-func portOf(l net.Listener) string {
+func portOf(l interface{ Addr() net.Addr }) string {
 	addr := l.Addr().String()
 	return addr[strings.LastIndexByte(addr, ':')+1:]
 }
