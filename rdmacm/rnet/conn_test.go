@@ -51,13 +51,17 @@ func TestConn_NetTest_Passes(t *testing.T) {
 	}
 }
 
-// exchange sends data by writes of the given size and compares what arrives, by reads of another.
-func exchange(t *testing.T, from, to *rnet.Conn, data []byte, write, read int) {
+// sizes of a transfer: all of it, and of each write and read.
+type sizes struct{ total, write, read int }
+
+// exchange sends a pattern and compares what arrives.
+func exchange(t *testing.T, from, to *rnet.Conn, s sizes) {
 	t.Helper()
+	data := pattern(s.total)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for rest := data; len(rest) > 0; {
-			n := min(write, len(rest))
+			n := min(s.write, len(rest))
 			if got, err := from.Write(rest[:n]); got != n || err != nil {
 				t.Errorf("Write of %d: %d, %v", n, got, err)
 				return
@@ -68,7 +72,7 @@ func exchange(t *testing.T, from, to *rnet.Conn, data []byte, write, read int) {
 			t.Error(err)
 		}
 	})
-	buf := make([]byte, read)
+	buf := make([]byte, s.read)
 	got := make([]byte, 0, len(data))
 	for {
 		n, err := to.Read(buf)
@@ -90,15 +94,15 @@ func TestConn_TinyAndLargeWrites_EveryByteInOrder(t *testing.T) {
 	nicA, nicB := hosts(t, "")
 	odd := on(nicB)
 	odd.Ring = 5003 // nothing divides it: messages wrap at every place
-	for _, c := range []struct{ total, write, read int }{
+	for _, c := range []sizes{
 		{1, 1, 1}, {3000, 1, 1}, {3000, 1, 4096}, {200_000, 7, 13}, {1 << 20, 1 << 20, 1 << 16},
 		{1 << 20, 1023, 1 << 20}, {3 << 20, 65537, 4097}, {0, 1, 1},
 	} {
 		for _, cfg := range []rnet.Config{on(nicB), odd} {
 			t.Run(fmt.Sprint(c, cfg.Ring), func(t *testing.T) {
 				a, b := pair(t, "10.0.0.2", on(nicA), cfg)
-				exchange(t, a, b, pattern(c.total), c.write, c.read)
-				exchange(t, b, a, pattern(c.total), c.write, c.read)
+				exchange(t, a, b, c)
+				exchange(t, b, a, c)
 			})
 		}
 	}
@@ -109,8 +113,8 @@ func TestConn_BadNetwork_EveryByteInOrder(t *testing.T) {
 	nicA, nicB := hosts(t, "loss=2%,dup=1%,reorder=2%,seed=5")
 	a, b := pair(t, "10.0.0.2", on(nicA), on(nicB))
 	var wg sync.WaitGroup
-	wg.Go(func() { exchange(t, a, b, pattern(1<<20), 10_000, 5000) })
-	wg.Go(func() { exchange(t, b, a, pattern(1<<20), 3001, 64<<10) })
+	wg.Go(func() { exchange(t, a, b, sizes{1 << 20, 10_000, 5000}) })
+	wg.Go(func() { exchange(t, b, a, sizes{1 << 20, 3001, 64 << 10}) })
 	wg.Wait()
 }
 
@@ -242,7 +246,7 @@ func TestConn_Idle_ProbesKeepItAlive(t *testing.T) {
 	cfg.KeepAlive = time.Millisecond
 	a, b := pair(t, "10.0.0.2", cfg, on(nicB))
 	time.Sleep(150 * time.Millisecond) // more probes than the send queue has places
-	exchange(t, a, b, pattern(1000), 10, 10)
+	exchange(t, a, b, sizes{1000, 10, 10})
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softrnic/softrnic"
 	"github.com/softrnic/softrnic/rdmacm/rnet"
 )
 
@@ -109,32 +110,68 @@ func TestHTTP_UnmodifiedServer_ServesManyClients(t *testing.T) {
 	}
 }
 
-func BenchmarkHTTP(b *testing.B) {
+// wires are ways between two ends: one NIC that both share, or a NIC each on a wire.
+func wires(b *testing.B) map[string]struct {
+	from, to rnet.Config
+	host     string
+} {
+	nic := startNIC(b, softrnic.Config{})
 	nicA, nicB := hosts(b, "")
-	overRDMA := listen(b, on(nicB))
-	overTCP, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	d := rnet.Dialer{Config: on(nicA)}
-	var tcp net.Dialer
-	for _, c := range []struct {
-		name string
-		l    net.Listener
-		dial dialFunc
-		base string
+	return map[string]struct {
+		from, to rnet.Config
+		host     string
 	}{
-		{"rnet", overRDMA, d.DialContext, "http://10.0.0.2:" + portOf(overRDMA)},
-		{"tcp", overTCP, tcp.DialContext, "http://" + overTCP.Addr().String()},
-	} {
-		serve(b, c.l)
-		client := clientOf(b, c.dial, false)
-		for _, n := range []int{100, 64 << 10} {
-			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) {
-				body := pattern(n)
-				b.SetBytes(int64(2 * n))
+		"one NIC":  {on(nic), on(nic), "127.0.0.1"},
+		"two NICs": {on(nicA), on(nicB), "10.0.0.2"},
+	}
+}
+
+func benchmarkHTTP(b *testing.B, l net.Listener, dial dialFunc, host string) {
+	serve(b, l)
+	client := clientOf(b, dial, false)
+	base := "http://" + net.JoinHostPort(host, portOf(l))
+	for _, n := range []int{100, 64 << 10} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			body := pattern(n)
+			b.SetBytes(int64(2 * n))
+			for b.Loop() {
+				if err := echo(client, base, body); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkHTTP compares with TCP in the same run.
+func BenchmarkHTTP(b *testing.B) {
+	b.Run("tcp", func(b *testing.B) {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			b.Fatal(err)
+		}
+		var d net.Dialer
+		benchmarkHTTP(b, l, d.DialContext, "127.0.0.1")
+	})
+	for name, w := range wires(b) {
+		b.Run(name, func(b *testing.B) {
+			d := rnet.Dialer{Config: w.from}
+			benchmarkHTTP(b, listen(b, w.to), d.DialContext, w.host)
+		})
+	}
+}
+
+func BenchmarkStream(b *testing.B) {
+	for name, w := range wires(b) {
+		for _, n := range []int{64, 4096, 64 << 10} {
+			b.Run(fmt.Sprint(name, "/", n), func(b *testing.B) {
+				from, to := pair(b, w.host, w.from, w.to)
+				go func() { _, _ = io.Copy(io.Discard, to) }()
+				buf := make([]byte, n)
+				b.SetBytes(int64(n))
+				b.ReportAllocs()
 				for b.Loop() {
-					if err := echo(client, c.base, body); err != nil {
+					if _, err := from.Write(buf); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -143,35 +180,20 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
-func BenchmarkStream(b *testing.B) {
-	nicA, nicB := hosts(b, "")
-	for _, n := range []int{64, 4096, 64 << 10} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			from, to := pair(b, "10.0.0.2", on(nicA), on(nicB))
-			go func() { _, _ = io.Copy(io.Discard, to) }()
-			buf := make([]byte, n)
-			b.SetBytes(int64(n))
-			b.ReportAllocs()
+func BenchmarkPingPong(b *testing.B) {
+	for name, w := range wires(b) {
+		b.Run(name, func(b *testing.B) {
+			from, to := pair(b, w.host, w.from, w.to)
+			go func() { _, _ = io.Copy(to, to) }()
+			buf := make([]byte, 1)
 			for b.Loop() {
 				if _, err := from.Write(buf); err != nil {
 					b.Fatal(err)
 				}
+				if _, err := from.Read(buf); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
-	}
-}
-
-func BenchmarkPingPong(b *testing.B) {
-	nicA, nicB := hosts(b, "")
-	from, to := pair(b, "10.0.0.2", on(nicA), on(nicB))
-	go func() { _, _ = io.Copy(to, to) }()
-	buf := make([]byte, 1)
-	for b.Loop() {
-		if _, err := from.Write(buf); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := from.Read(buf); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
