@@ -91,6 +91,8 @@
 #define RNIC_OP_ATTACH_MULTICAST 0x35u
 #define RNIC_OP_DETACH_MULTICAST 0x36u
 #define RNIC_OP_SHUTDOWN 0x41u
+#define RNIC_OP_CAPTURE 0x42u
+#define RNIC_OP_END_CAPTURE 0x43u
 
 /* Vendor errors of completions. */
 #define RNIC_VENDOR_NONE 0x0u
@@ -764,6 +766,26 @@ struct rnic_status_rsp {
 static_assert(sizeof(struct rnic_status_rsp) == 8, "rnic_status_rsp");
 static_assert(offsetof(struct rnic_status_rsp, bytes) == 0, "rnic_status_rsp.bytes");
 static_assert(offsetof(struct rnic_status_rsp, reserved) == 4, "rnic_status_rsp.reserved");
+
+struct rnic_capture_req {
+	uint64_t count;
+	uint8_t address[16];
+	uint32_t qpn;
+	uint32_t buffer_bytes;
+};
+static_assert(sizeof(struct rnic_capture_req) == 32, "rnic_capture_req");
+static_assert(offsetof(struct rnic_capture_req, count) == 0, "rnic_capture_req.count");
+static_assert(offsetof(struct rnic_capture_req, address) == 8, "rnic_capture_req.address");
+static_assert(offsetof(struct rnic_capture_req, qpn) == 24, "rnic_capture_req.qpn");
+static_assert(offsetof(struct rnic_capture_req, buffer_bytes) == 28, "rnic_capture_req.buffer_bytes");
+
+struct rnic_capture_rsp {
+	uint64_t captured;
+	uint64_t dropped;
+};
+static_assert(sizeof(struct rnic_capture_rsp) == 16, "rnic_capture_rsp");
+static_assert(offsetof(struct rnic_capture_rsp, captured) == 0, "rnic_capture_rsp.captured");
+static_assert(offsetof(struct rnic_capture_rsp, dropped) == 8, "rnic_capture_rsp.dropped");
 
 struct rnic_cm_addr {
 	uint16_t family;

@@ -104,7 +104,7 @@ func newRoot() *cobra.Command {
 	root.SetVersionTemplate("rnic {{.Version}}\n")
 	root.DisableSuggestions = true // one line
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(), newUp(), newDown(), newDevinfo(), newPs(), newStat(),
+	root.AddCommand(newRun(), newUp(), newDown(), newDevinfo(), newPs(), newStat(), newCapture(),
 		newSim(), newVersion())
 	return root
 }

@@ -19,6 +19,8 @@ func TestExecute_WrongCommandLine_Status2AndOneLine(t *testing.T) {
 		"run --log-format x -- true", "ps extra", "down extra", "devinfo extra", "version extra",
 		"up --address here", "up --idle-exit -1s", "up --metrics nonsense", "stat extra",
 		"stat --watch=0s", "stat --prometheus --json", "stat --prometheus --watch",
+		"capture", "capture -w x extra", "capture -w x --address here", "capture -w x --qp 0x1000000",
+		"capture -w x --buffer 0", "capture -w x --count -1",
 	} {
 		root := newRoot()
 		var out, errors bytes.Buffer
@@ -37,7 +39,7 @@ func TestExecute_WrongCommandLine_Status2AndOneLine(t *testing.T) {
 
 func TestExecute_NoNIC_SaysHowToStartOne(t *testing.T) {
 	t.Setenv(ctl.SocketEnv, t.TempDir()+"/none.sock")
-	for _, args := range []string{"ps", "stat", "devinfo", "down"} {
+	for _, args := range []string{"ps", "stat", "capture -w x", "devinfo", "down"} {
 		root := newRoot()
 		var out bytes.Buffer
 		root.SetErr(&out)

@@ -36,6 +36,8 @@ const (
 	OpDestroySRQ         Op = 25
 	OpStatus             Op = 64 // whole NIC as JSON in a memfd; for rnic ps, devinfo, stat
 	OpShutdown           Op = 65 // rnic down
+	OpCapture            Op = 66 // CaptureReq; the reply has the read end of a pipe of pcapng
+	OpEndCapture         Op = 67 // reply CaptureRsp
 )
 
 // Header begins every control message; Length counts the bytes after it.
@@ -381,4 +383,20 @@ type SRQAttr struct {
 type StatusRsp struct {
 	Bytes    uint32
 	Reserved uint32
+}
+
+// CaptureReq lets packets flow into a pipe, all or those that meet each condition. The file ends
+// after Count packets, with OpEndCapture, or with the connection.
+type CaptureReq struct {
+	Count       uint64   // 0: no end
+	Address     [16]byte // from or to this GID; zero: any
+	QPN         uint32   // from or to this QP of the NIC; 0: any
+	BufferBytes uint32   // what may wait for the reader before packets are dropped; 0: default
+}
+
+// CaptureRsp tells how many packets went into the file, and how many were dropped because the
+// reader did not keep up.
+type CaptureRsp struct {
+	Captured uint64
+	Dropped  uint64
 }

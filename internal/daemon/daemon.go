@@ -22,6 +22,7 @@ import (
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/netio/faulty"
 	"github.com/softrnic/softrnic/internal/netio/loop"
+	"github.com/softrnic/softrnic/internal/netio/pcap"
 	"github.com/softrnic/softrnic/internal/netio/udp"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -221,6 +222,7 @@ func (d *Daemon) connect() error {
 		return err
 	}
 	if wire != nil {
+		wire = pcap.NewTap(wire, &l.taps, false)
 		if !d.profile.IsZero() {
 			if wire, err = faulty.New(wire, d.profile); err != nil {
 				return err
@@ -237,7 +239,7 @@ func (d *Daemon) connect() error {
 	if err != nil {
 		return err
 	}
-	bad, err := faulty.New(mirror, d.profile)
+	bad, err := faulty.New(pcap.NewTap(mirror, &l.taps, true), d.profile)
 	if err != nil {
 		return err
 	}

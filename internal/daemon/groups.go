@@ -37,8 +37,9 @@ func (l *lane) isGroupPacket() bool {
 // It reports false when no more packets can be taken now.
 func (l *lane) routeGroup(now clock.Time) bool {
 	more, isOurs := true, l.nic.HasGroup(l.tx.DGID)
+	isStaged := l.wire != nil && !l.tx.SGID.Addr().IsLoopback()
 	switch {
-	case l.wire != nil && !l.tx.SGID.Addr().IsLoopback():
+	case isStaged:
 		l.stage(&l.out[0])
 		more = l.out[0].count < len(l.out[0].batch) || l.flush(now, l.wire, &l.out[0])
 	case !isOurs:
@@ -50,6 +51,9 @@ func (l *lane) routeGroup(now clock.Time) bool {
 	if l.mirror != nil {
 		l.stage(&l.out[1])
 		return (l.out[1].count < len(l.out[1].batch) || l.flush(now, l.mirror, &l.out[1])) && more
+	}
+	if l.taps.IsOn() && !isStaged {
+		l.tap()
 	}
 	l.stats.looped++
 	l.nic.HandlePacket(now, &l.tx)

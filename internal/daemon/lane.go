@@ -14,6 +14,7 @@ import (
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/netio"
+	"github.com/softrnic/softrnic/internal/netio/pcap"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/ring"
 	"github.com/softrnic/softrnic/internal/shm"
@@ -66,6 +67,7 @@ type lane struct {
 	router     *router
 	gone       []lostPeer // unreachable peers to report after the packets
 	stats      laneStats
+	taps       pcap.Taps
 	// notices are the features that ports have lost so far; they tell each once.
 	notices map[netio.Port][]string
 

@@ -163,6 +163,9 @@ func (l *lane) route(now clock.Time) bool {
 	if l.nic.IsLocal(l.tx.DGID) {
 		if l.mirror == nil {
 			// By reference: the payload is still the sender's memory.
+			if l.taps.IsOn() {
+				l.tap()
+			}
 			l.stats.looped++
 			l.nic.HandlePacket(now, &l.tx)
 			return true
@@ -188,14 +191,19 @@ func (l *lane) stage(o *outgoing) {
 	b = append(b, p.Payload...)
 	b = ib.AppendPad(b, p.Headers.BTH.PadCount)
 	d := &o.batch[o.count]
-	*d = netio.Datagram{Buf: b, Path: roce.Path{
-		Src: p.SGID.Addr(), Dst: p.DGID.Addr(), FlowLabel: p.FlowLabel, SrcPort: p.Flow,
-		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, DF: true,
-	}}
+	*d = netio.Datagram{Buf: b, Path: pathOf(p)}
 	if d.Path.Dst.IsLinkLocalUnicast() || d.Path.Dst.IsMulticast() {
 		d.Interface = l.gids.ifIndexOf(p.SGID)
 	}
 	o.count++
+}
+
+// pathOf is how a packet of the NIC travels.
+func pathOf(p *ibt.Packet) roce.Path {
+	return roce.Path{
+		Src: p.SGID.Addr(), Dst: p.DGID.Addr(), FlowLabel: p.FlowLabel, SrcPort: p.Flow,
+		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, DF: true,
+	}
 }
 
 // flush sends a batch and reports whether it is empty now.

@@ -24,6 +24,8 @@ var anytimeOps = map[abi.Op]handler{
 	abi.OpOpenDevice:  (*session).openDevice,
 	abi.OpOpenCM:      (*session).openCM,
 	abi.OpStatus:      (*session).status,
+	abi.OpCapture:     (*session).startCapture,
+	abi.OpEndCapture:  (*session).endCapture,
 	abi.OpShutdown:    (*session).shutdown,
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/netio/pcap"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/shm"
@@ -45,6 +46,7 @@ type session struct {
 	noSpace *rdma.Refusal // why there is no space
 	maps    foreignMaps
 	torn    int // malformed messages so far
+	capture *pcap.Capture
 	ending  atomic.Pointer[string]
 
 	// Lane.
@@ -219,6 +221,7 @@ func (s *session) hangUp(why string) {
 
 // end makes the session vanish with all that was made through it.
 func (s *session) end() {
+	s.closeCapture()
 	s.daemon.lane.do(func(now clock.Time) {
 		l := s.daemon.lane
 		s.closeContext(now)

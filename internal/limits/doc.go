@@ -84,6 +84,15 @@ const (
 	MaxMulticastJoins = 16384
 )
 
+// Captures.
+const (
+	// MaxCaptures bounds captures at one time: each copies all packets once more.
+	MaxCaptures = 4
+	// MaxCaptureBytes bounds what one holds for a reader that is slow; there is as much again on
+	// its way into the pipe.
+	MaxCaptureBytes = 256 << 20
+)
+
 // Control protocol.
 const (
 	// MaxMessage bounds one control message, in bytes.

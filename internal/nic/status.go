@@ -184,3 +184,13 @@ func (q *qp) status() QPStatus {
 	}
 	return s
 }
+
+// PeerOf returns the other end of a connected QP, as far as the QP knows it.
+func (n *NIC) PeerOf(qpn rdma.QPN) (gid rdma.GID, peer rdma.QPN, ok bool) {
+	q := n.qps[qpn]
+	if q == nil {
+		return gid, 0, false
+	}
+	t := q.engine.Attr()
+	return t.AV.DGID, t.DestQPN, !t.AV.DGID.IsZero()
+}

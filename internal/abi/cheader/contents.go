@@ -44,6 +44,8 @@ var structs = []any{
 	abi.CreateSRQRsp{},
 	abi.SRQAttr{},
 	abi.StatusRsp{},
+	abi.CaptureReq{},
+	abi.CaptureRsp{},
 	abi.CMAddr{},
 	abi.CreateIDReq{},
 	abi.CMAddrReq{},
@@ -158,6 +160,8 @@ var constants = []struct {
 		{"OpAttachMulticast", uint64(abi.OpAttachMulticast)},
 		{"OpDetachMulticast", uint64(abi.OpDetachMulticast)},
 		{"OpShutdown", uint64(abi.OpShutdown)},
+		{"OpCapture", uint64(abi.OpCapture)},
+		{"OpEndCapture", uint64(abi.OpEndCapture)},
 	}},
 	{"Vendor errors of completions.", []constant{
 		{"VendorNone", uint64(abi.VendorNone)},

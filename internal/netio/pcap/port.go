@@ -3,16 +3,12 @@ package pcap
 import (
 	"fmt"
 	"io"
-	"net/netip"
 	"time"
 
-	"github.com/gopacket/gopacket"
-	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/netio"
-	"github.com/softrnic/softrnic/internal/wire/ib"
 	"github.com/softrnic/softrnic/internal/wire/roce"
 )
 
@@ -32,9 +28,8 @@ type Config struct {
 type Port struct {
 	netio.Port // the port below
 
-	writer  *pcapgo.NgWriter
+	file    *file
 	now     func() time.Time
-	frame   []byte // scratch: one frame
 	payload []byte // scratch: one UDP payload
 	broken  error  // why nothing is written any more
 	notices []netio.Notice
@@ -51,21 +46,11 @@ func New(below netio.Port, config Config) (*Port, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	options := pcapgo.NgWriterOptions{
-		SectionInfo: pcapgo.NgSectionInfo{Application: "SoftRNIC", OS: "Linux"},
-	}
-	writer, err := pcapgo.NewNgWriterInterface(config.Writer, pcapgo.NgInterface{
-		Name:                config.Device,
-		LinkType:            layers.LinkTypeEthernet,
-		TimestampResolution: 9, // 10^-9 s
-	}, options)
-	if err == nil {
-		err = writer.Flush()
-	}
+	f, err := newFile(config.Writer, config.Device)
 	if err != nil {
-		return nil, fmt.Errorf("pcap: write the head of the capture file: %w", err)
+		return nil, err
 	}
-	return &Port{Port: below, writer: writer, now: config.Now}, nil
+	return &Port{Port: below, file: f, now: config.Now}, nil
 }
 
 // Name implements netio.Port.
@@ -108,27 +93,11 @@ func (p *Port) Receive(batch []netio.Datagram) (int, error) {
 }
 
 func (p *Port) write(d *netio.Datagram, payload []byte, at time.Time, way pcapgo.NgEpbFlag) {
-	src, dst := d.Path.Src.Unmap(), d.Path.Dst.Unmap()
-	if p.broken != nil || !src.IsValid() || src.Is4() != dst.Is4() || !dst.IsValid() ||
-		len(payload) < ib.BTHLen+roce.ICRCLen || len(payload) > roce.PayloadLenMax {
+	if p.broken != nil || !canHold(&d.Path, len(payload)) {
 		p.Counters().Add(netio.CaptureErrors, 1)
 		return
 	}
-	frame := roce.Frame{
-		Ethernet: roce.Ethernet{Src: macOf(src), Dst: macOf(dst), Type: roce.EtherTypeIPv6},
-		Path:     d.Path,
-		Payload:  payload,
-	}
-	if src.Is4() {
-		frame.Ethernet.Type = roce.EtherTypeIPv4
-	}
-	frame.UDPChecksum = roce.UDPChecksum(&frame.Path, payload)
-	p.frame = frame.Append(p.frame[:0])
-	info := gopacket.CaptureInfo{
-		Timestamp: at, CaptureLength: len(p.frame), Length: len(p.frame),
-	}
-	options := pcapgo.NgPacketOptions{Flags: &pcapgo.NgEpbFlags{Direction: way}}
-	p.check(p.writer.WritePacketWithOptions(info, p.frame, options))
+	p.check(p.file.write(d.Path, payload, at, way))
 	p.dirty = true
 }
 
@@ -142,18 +111,12 @@ func (p *Port) check(err error) {
 	p.notices = append(p.notices, netio.Notice{Feature: netio.FeatureCapture, Cause: err})
 }
 
-// macOf makes up the Ethernet address of a host.
-func macOf(addr netip.Addr) roce.MAC {
-	ip := addr.As16()
-	return roce.MAC{2, 0, ip[12], ip[13], ip[14], ip[15]}
-}
-
 // Poll implements netio.Port: it hands what is buffered to the writer from time to time.
 func (p *Port) Poll(now clock.Time) {
 	p.Port.Poll(now)
 	p.time = now
 	if p.dirty && now.Sub(p.flushed) >= flushInterval {
-		p.check(p.writer.Flush())
+		p.check(p.file.writer.Flush())
 		p.flushed, p.dirty = now, false
 	}
 }
@@ -176,7 +139,7 @@ func (p *Port) Notices() []netio.Notice {
 // Close implements netio.Port. It writes what is buffered; the writer stays the caller's.
 func (p *Port) Close() error {
 	if p.broken == nil {
-		if err := p.writer.Flush(); err != nil {
+		if err := p.file.writer.Flush(); err != nil {
 			p.check(err)
 			_ = p.Port.Close()
 			return fmt.Errorf("pcap: write the end of the capture file: %w", err)
