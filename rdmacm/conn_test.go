@@ -252,6 +252,40 @@ func TestListener_Close_EndsAcceptAndRejectsWhoWaits(t *testing.T) {
 	}
 }
 
+func TestListener_BacklogFull_RequestsAreRejected(t *testing.T) {
+	nicA, nicB := hosts(t)
+	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB, Backlog: 2})
+	results := make(chan error, 5)
+	for range cap(results) {
+		go func() {
+			conn, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.2:7471", rdmacm.Config{NIC: nicA})
+			if err == nil {
+				err = conn.Close()
+			}
+			results <- err
+		}()
+	}
+	for range 3 {
+		var no *rdmacm.RejectedError
+		if err := <-results; !errors.As(err, &no) || no.Reason != rdmacm.ReasonNoResources {
+			t.Errorf("%v", err)
+		}
+	}
+	for range 2 {
+		r, err := l.Accept(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := r.Accept(soon(t), rdmacm.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(<-results, conn.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // C10: how a connection ended can be told.
 func TestConn_Disconnect_C08_FlushesThenTellsBothSides(t *testing.T) {
 	nicA, nicB := hosts(t)

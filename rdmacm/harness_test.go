@@ -53,10 +53,17 @@ func playNIC() error {
 	return nic.Close()
 }
 
+// addressEnv is where the server listens, if not just anywhere.
+const addressEnv = "RDMACM_TEST_ADDRESS"
+
 // playServer accepts one connection and then does nothing, until it is killed.
 func playServer() error {
 	ctx := context.Background()
-	l, err := rdmacm.Listen(ctx, "rdma", ":0", rdmacm.Config{})
+	address := ":0"
+	if a := os.Getenv(addressEnv); a != "" {
+		address = a
+	}
+	l, err := rdmacm.Listen(ctx, "rdma", address, rdmacm.Config{})
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,33 @@ func TestDial_NICProcess_ConnectsTwoPrograms(t *testing.T) {
 	}
 }
 
+// A server that is killed and started again gives its port back each time, and a client that tries
+// again finds it.
+func TestDial_ServerRestarts_ClientReconnects(t *testing.T) {
+	socket, _ := startNICProcess(t)
+	cfg := rdmacm.Config{NIC: rdmacm.Socket(socket)}
+	t.Setenv(addressEnv, ":7471")
+	server := startRole(t, "server", socket)
+	server.line(t)
+	for range 5 {
+		var conn *rdmacm.Conn
+		for {
+			var err error
+			if conn, err = rdmacm.Dial(soon(t), "rdma", "127.0.0.1:7471", cfg); err == nil {
+				break
+			} else if !errors.Is(err, rdmacm.ErrRejected) {
+				t.Fatal(err)
+			}
+		}
+		server.kill()
+		<-conn.Done()
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		server = startRole(t, "server", socket)
+	}
+}
+
 func TestSession_NICDies_EverybodyLearnsAndTheNextDialFindsTheNewOne(t *testing.T) {
 	path, nic := startNICProcess(t)
 	socket := rdmacm.Socket(path)
