@@ -29,8 +29,8 @@ func (w *World) judgeMemoryAt(t clock.Time) {
 
 // isGentle reports a plan in which nothing ever goes wrong.
 func (p *plan) isGentle() bool {
-	return !p.isLossy() && !p.isSluggish() && p.bad == 0 && p.vandals == 0 && p.profile.Jitter == 0 &&
-		!p.restarts && !p.deaths && !p.deregs && !p.cycles && !p.overruns
+	return !p.isLossy() && p.isOrdered() && !p.isSluggish() && p.profile.Jitter == 0 &&
+		p.bad == 0 && p.vandals == 0 && !p.restarts && !p.deaths && !p.deregs && !p.cycles && !p.overruns
 }
 
 // judgeCounters finds recovery where there was nothing to recover from: on a good network a peer
