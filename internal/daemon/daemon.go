@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"net"
 	"os"
@@ -64,9 +63,6 @@ type Daemon struct {
 	err      error
 }
 
-// instances tells the NICs of one process apart.
-var instances atomic.Uint32
-
 // Start makes a NIC in the network namespace of the calling thread and lets it serve. When it
 // returns, addresses are in the GID table and applications can connect. The NIC ends with ctx, by
 // Close, or by itself after Config.IdleExit.
@@ -111,26 +107,33 @@ func (d *Daemon) assemble() error {
 	if err := d.listen(); err != nil {
 		return err
 	}
-	sources, guid, err := d.survey()
+	found, err := d.survey()
+	if err != nil {
+		return err
+	}
+	wire, err := d.openWire()
 	if err != nil {
 		return err
 	}
 	var secret [8]byte
 	_, _ = rand.Read(secret[:]) // it never fails
 	d.lane, err = newLane(nic.Config{
-		Name: d.cfg.Device, NodeGUID: guid, Version: d.cfg.Version,
+		Name: d.cfg.Device, NodeGUID: d.guid(found), Version: d.cfg.Version,
 		Secret: binary.NativeEndian.Uint64(secret[:]), LocalSegment: d.localSegment(),
 	}, d.cfg.Spin)
 	if err != nil {
+		if wire != nil {
+			_ = wire.Close()
+		}
 		return err
 	}
 	d.journal = newJournal(d.log)
 	d.lane.notify = d.journal.causes
 	d.lane.router = newRouter(d.lane, d.findRoute)
-	if err := d.connect(); err != nil {
+	if err := d.connect(wire); err != nil {
 		return err
 	}
-	d.lane.setPort(d.lane.now(), sources, d.cfg.MTU)
+	d.lane.setPort(d.lane.now(), found.sources, d.cfg.MTU)
 	return nil
 }
 
@@ -159,32 +162,39 @@ func (d *Daemon) listen() error {
 	return nil
 }
 
-// survey finds the addresses and a node GUID.
-func (d *Daemon) survey() ([]gidSource, rdma.GUID, error) {
+// found is what a survey of the host brings.
+type found struct {
+	sources  []gidSource
+	snapshot hostnet.Snapshot
+	identity []byte // of the host; nil where it has none
+}
+
+// survey finds the addresses and what a node GUID is made of.
+func (d *Daemon) survey() (found, error) {
 	if d.cfg.Wire != nil {
-		return d.cfg.Wire.sources(), d.guid(hostnet.Snapshot{}, nil), nil
+		return found{sources: d.cfg.Wire.sources()}, nil
 	}
 	host, err := hostnet.Open()
 	if err != nil {
 		d.withoutHost(err)
-		return loopbackSources(), d.guid(hostnet.Snapshot{}, nil), nil
+		return found{sources: loopbackSources()}, nil
 	}
 	d.host = host
 	if d.watch, err = host.Watch(); err != nil {
 		d.withoutHost(err)
-		return loopbackSources(), d.guid(hostnet.Snapshot{}, host.Identity()), nil
+		return found{sources: loopbackSources(), identity: host.Identity()}, nil
 	}
 	snapshot, ok := <-d.watch.C
 	if !ok {
 		d.withoutHost(d.watch.Err())
-		return loopbackSources(), d.guid(hostnet.Snapshot{}, host.Identity()), nil
+		return found{sources: loopbackSources(), identity: host.Identity()}, nil
 	}
 	sources := d.sourcesOf(snapshot)
 	if len(sources) == 0 {
-		return nil, 0, fmt.Errorf("daemon: no address of this host is among the addresses %v and"+
+		return found{}, fmt.Errorf("daemon: no address of this host is among the addresses %v and"+
 			" interfaces %v asked for", d.cfg.Addresses, d.cfg.Interfaces)
 	}
-	return sources, d.guid(snapshot, host.Identity()), nil
+	return found{sources: sources, snapshot: snapshot, identity: host.Identity()}, nil
 }
 
 // withoutHost goes on where a sandbox hides the network.
@@ -201,26 +211,10 @@ func (d *Daemon) sourcesOf(s hostnet.Snapshot) []gidSource {
 	return sources
 }
 
-// guid is the EUI-64 of the host's first adapter for the NIC that has the network, so that it
-// survives restarts, and another one for each NIC beside it.
-func (d *Daemon) guid(s hostnet.Snapshot, identity []byte) rdma.GUID {
-	instance := uint32(0)
-	if d.cfg.Embedded || d.cfg.NoNetwork || d.cfg.Wire != nil {
-		h := fnv.New32a()
-		_, _ = fmt.Fprintf(h, "%d %d %v", d.pid, instances.Add(1), d.started.UnixNano())
-		instance = max(h.Sum32(), 1)
-	}
-	g := hostnet.NodeGUID(s, identity, instance)
-	return rdma.GUID(binary.BigEndian.Uint64(g[:]))
-}
-
-// connect gives the lane its ports.
-func (d *Daemon) connect() error {
+// connect gives the lane its ports: wire, which may be nil, and what it needs besides.
+func (d *Daemon) connect(wire netio.Port) error {
 	l := d.lane
-	wire, err := d.openWire()
-	if err != nil {
-		return err
-	}
+	var err error
 	if wire != nil {
 		wire = pcap.NewTap(wire, &l.taps, false)
 		if !d.profile.IsZero() {

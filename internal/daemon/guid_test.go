@@ -1,0 +1,40 @@
+package daemon_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/softrnic/softrnic/internal/daemon"
+	"github.com/softrnic/softrnic/test/netnstest"
+)
+
+// TestDaemon_NodeGUIDs_DifferInANamespaceAndSurviveRestarts: the NIC that has the network is named
+// after the adapter, those beside it after their sockets.
+func TestDaemon_NodeGUIDs_DifferInANamespaceAndSurviveRestarts(t *testing.T) {
+	n := netnstest.New(t)
+	dir := t.TempDir()
+	guid := func(d *daemon.Daemon) string {
+		s, _ := d.Status()
+		return s.NodeGUID
+	}
+	at := func(name string) daemon.Config {
+		return daemon.Config{SocketPath: filepath.Join(dir, name)}
+	}
+	first := startIn(t, n, at("first"))
+	second := startIn(t, n, at("second"))
+	third := startIn(t, n, daemon.Config{SocketPath: filepath.Join(dir, "third"), NoNetwork: true})
+	seen := map[string]bool{guid(first): true, guid(second): true, guid(third): true}
+	if len(seen) != 3 {
+		t.Errorf("three NICs have the node GUIDs %v", seen)
+	}
+	for _, d := range []*daemon.Daemon{second, first} {
+		name := filepath.Base(d.SocketPath())
+		before := guid(d)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if after := guid(startIn(t, n, at(name))); after != before {
+			t.Errorf("%s: %s before a restart, %s after", name, before, after)
+		}
+	}
+}
