@@ -69,9 +69,9 @@ func TestVerbs_Queues(t *testing.T) {
 
 // TestVerbs_Slots_ComeBackByPoll posts until there is no room: no queue overruns by that.
 func TestVerbs_Slots_ComeBackByPoll(t *testing.T) {
-	runCases(t, "queue_test.c", []string{"full_queue", "full_queue_ex", "unsignaled", "full_reset"})
+	runCases(t, "slot_test.c", []string{"full_queue", "full_queue_ex", "unsignaled", "full_reset"})
 	t.Run("full_receives", func(t *testing.T) {
-		bin, lib := compileVerbs(t, "queue_test.c")
+		bin, lib := compileVerbs(t, "slot_test.c")
 		nic, socket := startFake(t)
 		nic.mu.Lock()
 		nic.loops = true
