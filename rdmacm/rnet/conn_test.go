@@ -78,7 +78,7 @@ func exchange(t *testing.T, from, to *rnet.Conn, s sizes) {
 		n, err := to.Read(buf)
 		got = append(got, buf[:n]...)
 		if err != nil {
-			if err != io.EOF {
+			if !errors.Is(err, io.EOF) {
 				t.Errorf("Read: %v", err)
 			}
 			break
@@ -95,8 +95,14 @@ func TestConn_TinyAndLargeWrites_EveryByteInOrder(t *testing.T) {
 	odd := on(nicB)
 	odd.Ring = 5003 // nothing divides it: messages wrap at every place
 	for _, c := range []sizes{
-		{1, 1, 1}, {3000, 1, 1}, {3000, 1, 4096}, {200_000, 7, 13}, {1 << 20, 1 << 20, 1 << 16},
-		{1 << 20, 1023, 1 << 20}, {3 << 20, 65537, 4097}, {0, 1, 1},
+		{1, 1, 1},
+		{3000, 1, 1},
+		{3000, 1, 4096},
+		{200_000, 7, 13},
+		{1 << 20, 1 << 20, 1 << 16},
+		{1 << 20, 1023, 1 << 20},
+		{3 << 20, 65537, 4097},
+		{0, 1, 1},
 	} {
 		for _, cfg := range []rnet.Config{on(nicB), odd} {
 			t.Run(fmt.Sprint(c, cfg.Ring), func(t *testing.T) {
@@ -145,7 +151,7 @@ func TestConn_HalfClose_OtherDirectionGoesOn(t *testing.T) {
 	if got, err := io.ReadAll(a); !bytes.Equal(got, large) || err != nil {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	if _, err := a.Read(make([]byte, 1)); err != io.EOF {
+	if _, err := a.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("Read after the end: %v", err)
 	}
 }

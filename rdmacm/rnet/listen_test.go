@@ -93,7 +93,7 @@ func TestListener_Close_EndsAcceptAndWhoWaits(t *testing.T) {
 		t.Errorf("Accept: %v", err)
 	}
 	_ = c.SetDeadline(time.Now().Add(patience))
-	if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("Read: %d, %v", n, err)
 	}
 	d := rnet.Dialer{Config: on(nicA)}
@@ -190,7 +190,7 @@ func TestConn_HostilePeer_ConnectionEnds(t *testing.T) {
 			}
 			_ = victim.SetDeadline(time.Now().Add(patience))
 			_, err = victim.Read(make([]byte, 1))
-			if name == "beyond the end" && err == io.EOF {
+			if name == "beyond the end" && errors.Is(err, io.EOF) {
 				_, err = victim.Write([]byte("x"))
 				for err == nil {
 					_, err = victim.Write(pattern(1000))
@@ -217,7 +217,7 @@ func TestConn_PeerKilled_WhatArrivedIsReadThenAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = c.SetDeadline(time.Now().Add(patience))
-		var want error = io.EOF
+		want := io.EOF
 		if how == "hang" {
 			if got := source.line(t); got != "written" {
 				t.Fatalf("the source says %q", got)
