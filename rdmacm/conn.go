@@ -69,6 +69,9 @@ func (c *Conn) finish(why error) {
 	}
 	c.err = why
 	qp := c.queue.qp
+	if c.closed {
+		qp = nil // it is about to be destroyed
+	}
 	c.mu.Unlock()
 	if qp != nil {
 		_ = qp.ToError() // one that is gone has flushed, too
@@ -141,7 +144,8 @@ func (c *Conn) Disconnect(ctx context.Context) error {
 }
 
 // Close ends the connection, if it is not over, without waiting for the peer, and gives back its
-// queue pair with the completion queue that was made for it.
+// queue pair with the completion queue that was made for it. What was in flight, and completions
+// that were not polled, vanish.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	closed := c.closed

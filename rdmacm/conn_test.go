@@ -124,6 +124,32 @@ func TestDial_ReadAndWrite_DepthsOfBothSidesCount(t *testing.T) {
 	}
 }
 
+func TestDial_Options_ReachTheQueuePair(t *testing.T) {
+	nicA, nicB := hosts(t)
+	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
+	active := rdmacm.Config{
+		NIC: nicA, TOS: 0x68, AckTimeout: 17, RetryCount: 3, RNRRetryCount: -1,
+		LocalAddress: "10.0.0.1:9000", ReuseAddress: true, QP: verbs.QPConfig{MaxSendWR: 5},
+	}
+	for range 2 { // the same local port twice
+		a, b := meet(t, l, "10.0.0.2:7471", active, rdmacm.Config{AckTimeout: 16})
+		attr, err := a.QP().Query()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if attr.Path.TrafficClass != 0x68 || attr.Timeout != 17 || attr.RetryCnt != 3 ||
+			attr.MaxSendWR < 5 || a.LocalAddr().String() != "10.0.0.1:9000" {
+			t.Errorf("active: %+v", attr)
+		}
+		if attr, err = b.QP().Query(); err != nil {
+			t.Fatal(err)
+		}
+		if attr.Timeout != 16 || attr.RetryCnt != 3 || attr.RNRRetry != 0 {
+			t.Errorf("passive: %+v", attr)
+		}
+	}
+}
+
 func TestDial_Rejected_ErrorHasReasonAndPrivateData(t *testing.T) {
 	nicA, nicB := hosts(t)
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
