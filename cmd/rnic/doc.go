@@ -3,6 +3,8 @@
 //	rnic run -- ib_write_bw          # run a program on the NIC, starting one if need be
 //	rnic up                          # a NIC in the foreground
 //	rnic devinfo; rnic ps            # what the NIC has, and who uses it
+//	rnic stat; rnic capture -w FILE  # counters; packets, for Wireshark
+//	rnic ping HOST                   # round trips, as by ping and rping
 //	rnic down
 //
 // This package is flags and wiring: what a NIC does is in internal/daemon and below. Every failure

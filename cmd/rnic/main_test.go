@@ -20,7 +20,8 @@ func TestExecute_WrongCommandLine_Status2AndOneLine(t *testing.T) {
 		"up --address here", "up --idle-exit -1s", "up --metrics nonsense", "stat extra",
 		"stat --watch=0s", "stat --prometheus --json", "stat --prometheus --watch",
 		"capture", "capture -w x extra", "capture -w x --address here", "capture -w x --qp 0x1000000",
-		"capture -w x --buffer 0", "capture -w x --count -1",
+		"ping", "ping a b", "ping --listen a b", "ping -s 0 a", "ping -c -1 a", "ping -i -1s a",
+		"ping -W 0s a", "capture -w x --buffer 0", "capture -w x --count -1",
 	} {
 		root := newRoot()
 		var out, errors bytes.Buffer

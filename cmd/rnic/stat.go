@@ -123,7 +123,8 @@ func (c *connection) counters() (telemetry.Snapshot, error) {
 }
 
 // show prints a snapshot, or what it has beyond the one before.
-func (o *statOptions) show(out io.Writer, now telemetry.Snapshot, before *telemetry.Snapshot,
+func (o *statOptions) show(
+	out io.Writer, now telemetry.Snapshot, before *telemetry.Snapshot,
 ) error {
 	switch {
 	case o.prometheus:

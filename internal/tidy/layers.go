@@ -69,6 +69,7 @@ var layerTable = []layerRow{
 	{layer: 8, path: "rdmacm/rnet", only: []string{"internal/invariant", "verbs", "rdmacm"}},
 	{layer: 8, path: "."},
 	{layer: 8, path: "internal/telemetry"},
+	{layer: 8, path: "internal/rping", only: []string{"verbs", "rdmacm"}},
 
 	// Programs, and what only developers run.
 	{layer: 9, path: "cmd/rnic"},
