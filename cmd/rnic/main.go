@@ -83,7 +83,7 @@ func execute(root *cobra.Command, args []string) int {
 // userText is an error as people want it: without the package that found it in front.
 func userText(err error) string {
 	text := err.Error()
-	for _, layer := range []string{"daemon: ", "ctl: ", "hostnet: ", "netio: "} {
+	for _, layer := range []string{"daemon: ", "ctl: ", "hostnet: ", "netio: ", "rping: "} {
 		text = strings.TrimPrefix(text, layer)
 	}
 	return text
