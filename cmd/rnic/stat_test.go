@@ -17,15 +17,18 @@ func counters(sent uint64) telemetry.Snapshot {
 	return telemetry.Snapshot{
 		Device: "rnic0", Number: 1,
 		HW: []telemetry.Counter{
-			{Name: "sent_pkts", Value: sent}, {Name: "rcvd_seq_err", Alias: "packet_seq_err", Value: 4},
+			{Name: "sent_pkts", Value: sent},
+			{Name: "rcvd_seq_err", Alias: "packet_seq_err", Value: 4},
 			{Name: "bad_qkey"},
 		},
 		Port: []telemetry.Counter{{Name: "port_xmit_data", Value: 10 * sent}},
 		QPs: []telemetry.QP{{
 			QPN: 0x2a, Type: "RC", State: "RTS", Program: "prog", PID: 5,
 			Counters: []telemetry.Counter{
-				{Name: "sent_pkts", Value: sent}, {Name: "send_nak", Value: 2},
-				{Name: "send_rnr_err", Value: 3}, {Name: "rcvd_naks"},
+				{Name: "sent_pkts", Value: sent},
+				{Name: "send_nak", Value: 2},
+				{Name: "send_rnr_err", Value: 3},
+				{Name: "rcvd_naks"},
 			},
 		}},
 	}

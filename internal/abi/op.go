@@ -13,7 +13,7 @@ var opNames = map[Op]string{
 	OpDestroyAH: "DESTROY_AH", OpCreateSRQ: "CREATE_SRQ", OpModifySRQ: "MODIFY_SRQ",
 	OpQuerySRQ: "QUERY_SRQ", OpDestroySRQ: "DESTROY_SRQ", OpStatus: "STATUS",
 	OpShutdown: "SHUTDOWN", OpCapture: "CAPTURE", OpEndCapture: "END_CAPTURE",
-	OpOpenCM:   "OPEN_CM", OpCreateEventChannel: "CREATE_EVENT_CHANNEL",
+	OpOpenCM: "OPEN_CM", OpCreateEventChannel: "CREATE_EVENT_CHANNEL",
 	OpDestroyEventChannel: "DESTROY_EVENT_CHANNEL", OpCreateID: "CREATE_ID",
 	OpDestroyID: "DESTROY_ID", OpBindAddr: "BIND_ADDR", OpResolveAddr: "RESOLVE_ADDR",
 	OpResolveRoute: "RESOLVE_ROUTE", OpQueryID: "QUERY_ID", OpListen: "LISTEN",

@@ -119,7 +119,8 @@ var conversations = []struct {
 		{at: 10_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
 	}, ""},
 	{"not ready, too often", []talk{
-		send(0xfffffe), {at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
+		send(0xfffffe),
+		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
 		{at: 20_000, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
 		{at: 30_000, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
 		{at: 50_000, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
