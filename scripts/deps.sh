@@ -29,6 +29,9 @@ needs() {
     test)
         needs demo
         echo 'ibv_devinfo ibverbs-utils programs of the end-to-end tests'
+        echo 'rping rdmacm-utils programs of the end-to-end tests'
+        echo 'qperf qperf one of them'
+        echo 'fio fio one of them'
         echo 'ip iproute2 network namespaces, two hosts on one machine'
         needs lint
         echo 'clang clang the drop-in library also builds with it'

@@ -132,6 +132,18 @@ static inline int cm_result(int error)
 	return -1;
 }
 
+/*
+ * A thread that is cancelled where it holds a lock would take it along. Returns the state for
+ * pthread_setcancelstate to go back to.
+ */
+static inline int cm_no_cancel(void)
+{
+	int state;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	return state;
+}
+
 /* session.c */
 int session_get(struct cm_session **session);
 int session_device_find(struct cm_session *session, const char *name, struct cm_device **device);

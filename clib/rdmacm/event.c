@@ -327,7 +327,7 @@ CM_API int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_eve
 	if (!event)
 		return cm_result(ENOMEM);
 	/* A thread may be cancelled while it waits, and only then. */
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	state = cm_no_cancel();
 	channel_enter(channel_of(base));
 	pthread_cleanup_push(free, event);
 	pthread_cleanup_push(channel_leave, channel_of(base));

@@ -209,6 +209,7 @@ CM_API int rdma_create_id(struct rdma_event_channel *channel, struct rdma_cm_id 
 CM_API int rdma_destroy_id(struct rdma_cm_id *base)
 {
 	struct cm_id *id = id_of(base);
+	int state = cm_no_cancel();
 
 	event_ack(id);
 	/* From here on nobody finds it, so nothing is added to what there is to acknowledge. */
@@ -220,6 +221,7 @@ CM_API int rdma_destroy_id(struct rdma_cm_id *base)
 	if (id->is_sync && base->channel)
 		channel_destroy(channel_of(base->channel));
 	id_free(id);
+	pthread_setcancelstate(state, NULL);
 	return 0;
 }
 
@@ -231,6 +233,7 @@ CM_API void rdma_destroy_event_channel(struct rdma_event_channel *base)
 {
 	struct cm_channel *channel = channel_of(base);
 	struct cm_session *session = channel->session;
+	int state = cm_no_cancel();
 
 	for (size_t i = 0; i < CM_BUCKETS;) {
 		struct cm_id *id;
@@ -251,6 +254,7 @@ CM_API void rdma_destroy_event_channel(struct rdma_event_channel *base)
 	}
 	channel_purge(channel); /* requests that nobody took are turned down */
 	channel_destroy(channel);
+	pthread_setcancelstate(state, NULL);
 }
 
 static int id_migrate(struct cm_id *id, struct cm_channel *to)
@@ -287,27 +291,34 @@ int id_make_sync(struct cm_id *id)
 	return error;
 }
 
-CM_API int rdma_migrate_id(struct rdma_cm_id *base, struct rdma_event_channel *channel)
+static int id_change_channel(struct cm_id *id, struct rdma_event_channel *channel)
 {
-	struct cm_id *id = id_of(base);
-	struct rdma_event_channel *old = base->channel;
+	struct rdma_event_channel *old = id->base.channel;
 	bool was_sync = id->is_sync;
 	int error;
 
 	if (!old)
-		return cm_result(EINVAL);
+		return EINVAL;
 	if (was_sync && !channel)
 		return 0;
 	event_ack(id);
 	error = channel ? id_migrate(id, channel_of(channel)) : id_make_sync(id);
 	if (error)
-		return cm_result(error);
+		return error;
 	event_drain(id, "rdma_migrate_id");
 	if (was_sync) {
 		id->is_sync = false;
 		channel_destroy(channel_of(old));
 	}
 	return 0;
+}
+
+CM_API int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel)
+{
+	int state = cm_no_cancel(), error = id_change_channel(id_of(id), channel);
+
+	pthread_setcancelstate(state, NULL);
+	return cm_result(error);
 }
 
 CM_API int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)

@@ -43,7 +43,7 @@ static int session_open(struct cm_session **out)
 
 int session_get(struct cm_session **out)
 {
-	int error = 0;
+	int error = 0, state = cm_no_cancel();
 
 	pthread_mutex_lock(&session_open_lock);
 	pthread_mutex_lock(&cm_lock);
@@ -52,6 +52,7 @@ int session_get(struct cm_session **out)
 	if (!*out || ctl_conn_is_dead(&(*out)->ctl))
 		error = session_open(out);
 	pthread_mutex_unlock(&session_open_lock);
+	pthread_setcancelstate(state, NULL);
 	return error;
 }
 
@@ -120,7 +121,7 @@ static int session_device_get(struct cm_session *session, struct ibv_device *bas
 int session_device_find(struct cm_session *session, const char *name, struct cm_device **device)
 {
 	struct ibv_device **list = NULL;
-	int error = 0;
+	int error = 0, state = cm_no_cancel();
 
 	pthread_mutex_lock(&session->devices_lock);
 	*device = session_device_known(session, name);
@@ -137,44 +138,48 @@ int session_device_find(struct cm_session *session, const char *name, struct cm_
 	pthread_mutex_unlock(&session->devices_lock);
 	if (list)
 		ibv_free_device_list(list);
+	pthread_setcancelstate(state, NULL);
 	return error;
 }
 
 /* A device that cannot be opened is left out, rather than making the others unusable. */
-CM_API struct ibv_context **rdma_get_devices(int *num_devices)
+static int session_open_all(struct ibv_context ***out, int *count)
 {
 	struct cm_session *session;
-	struct ibv_device **list = NULL;
-	struct ibv_context **out = NULL;
-	int total = 0, count = 0, error = session_get(&session);
+	struct ibv_device **list;
+	int total = 0, error = session_get(&session);
 
-	if (num_devices)
-		*num_devices = 0;
-	if (!error) {
-		list = ibv_get_device_list(&total);
-		out = calloc((size_t)total + 1, sizeof(struct ibv_context *));
-		error = list && out ? 0 : ENOMEM;
-	}
-	if (!error) {
-		pthread_mutex_lock(&session->devices_lock);
-		for (int i = 0; i < total; i++) {
-			struct cm_device *device;
+	if (error)
+		return error;
+	list = ibv_get_device_list(&total);
+	*out = calloc((size_t)total + 1, sizeof(struct ibv_context *));
+	pthread_mutex_lock(&session->devices_lock);
+	for (int i = 0; list && *out && i < total; i++) {
+		struct cm_device *device;
 
-			if (!session_device_get(session, list[i], &device))
-				out[count++] = device->verbs;
-		}
-		pthread_mutex_unlock(&session->devices_lock);
-		error = count ? 0 : ENODEV;
+		if (!session_device_get(session, list[i], &device))
+			(*out)[(*count)++] = device->verbs;
 	}
+	pthread_mutex_unlock(&session->devices_lock);
+	error = list && *out ? 0 : ENOMEM;
 	if (list)
 		ibv_free_device_list(list);
+	return error ? error : *count ? 0 : ENODEV;
+}
+
+CM_API struct ibv_context **rdma_get_devices(int *num_devices)
+{
+	struct ibv_context **out = NULL;
+	int count = 0, state = cm_no_cancel(), error = session_open_all(&out, &count);
+
+	pthread_setcancelstate(state, NULL);
+	if (num_devices)
+		*num_devices = count;
 	if (error) {
 		free(out);
 		errno = error;
 		return NULL;
 	}
-	if (num_devices)
-		*num_devices = count;
 	return out;
 }
 
