@@ -127,7 +127,7 @@ func (tool perfTool) bandwidthRows(transport string, size int) []perfRow {
 	add(500, 500, "-t 1", size)
 	add(1000, 1000, "-t 512", size)
 	if transport == "UC" {
-		add(500, 500, "-t 8 -b", size) // what a small socket buffer holds
+		add(20, 20, "-b", size) // what a small socket buffer holds
 	}
 	if tool.events {
 		add(200, 1600, "-q 8 -e", size)
@@ -229,16 +229,17 @@ func (row perfRow) command(port int) []string {
 }
 
 // unacknowledged is how many bytes of packets may be under way at once that nobody acknowledges:
-// what an unreliable transport has posted, in either direction.
+// all that an unreliable transport sends in one direction, for its requests complete when they
+// are sent.
 func (row perfRow) unacknowledged() int {
-	if strings.Contains(row.args, "-c RC") || len(row.sizes) == 0 {
-		return 0
+	if strings.Contains(row.args, "-c RC") || row.tool == "ib_write_bw" {
+		return 0 // nobody waits for what ib_write_bw writes
 	}
-	inFlight := slices.Max(row.sizes) * max(row.option("-q", 1), 1)
+	bytes := slices.Max(row.sizes)
 	if strings.HasSuffix(row.tool, "_bw") {
-		inFlight *= min(row.option("-t", 128), max(row.option("-n", 5000), 1))
+		bytes *= max(row.iters, row.option("-n", 5000))
 	}
-	return inFlight
+	return bytes
 }
 
 // option returns the value of an option of the row, or what the program takes without it.
