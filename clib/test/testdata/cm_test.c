@@ -361,7 +361,7 @@ static void test_events(void)
 static void test_walk(void)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct rdma_cm_id *id = NULL, *listener = NULL;
+	struct rdma_cm_id *id = NULL, *listener = NULL, *child = NULL;
 	struct rdma_cm_event *event;
 	struct ibv_qp_init_attr attr = cm_qp_attr(IBV_QPT_UD);
 	struct sockaddr_in in;
@@ -389,6 +389,7 @@ static void test_walk(void)
 	}
 	for (int i = 0; i < 4 && !rdma_get_cm_event(channel, &event); i++) {
 		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+			child = event->id;
 			rdma_accept(event->id, NULL);
 			rdma_reject(event->id, NULL, 0);
 		}
@@ -400,6 +401,8 @@ static void test_walk(void)
 		rdma_disconnect(id);
 		rdma_destroy_ep(id);
 	}
+	if (child)
+		rdma_destroy_id(child);
 	if (listener)
 		rdma_destroy_id(listener);
 	rdma_destroy_event_channel(channel);
