@@ -182,6 +182,7 @@ int id_query(struct cm_id *id);
 int id_apply_route(struct cm_id *id, const struct rnic_cm_route *route);
 int id_make_sync(struct cm_id *id);
 void id_free(struct cm_id *id);
+void id_fork_child(void);
 
 /* qp.c */
 int qp_attr_get(struct cm_id *id, struct ibv_qp_attr *attr, int *mask);

@@ -4,6 +4,14 @@
 
 #include "cm.h"
 
+/* Two threads may be at two events of one id. */
+static pthread_mutex_t id_route_lock = PTHREAD_MUTEX_INITIALIZER;
+
+void id_fork_child(void)
+{
+	pthread_mutex_init(&id_route_lock, NULL);
+}
+
 static struct cm_id **id_bucket(struct cm_session *session, uint32_t handle)
 {
 	return &session->ids[handle % CM_BUCKETS];
@@ -100,7 +108,7 @@ static void id_apply_path(struct cm_id *id, const struct rnic_cm_route *route)
 	id->base.route.num_paths = 1;
 }
 
-int id_apply_route(struct cm_id *id, const struct rnic_cm_route *route)
+static int id_apply_route_locked(struct cm_id *id, const struct rnic_cm_route *route)
 {
 	struct rdma_addr *addr = &id->base.route.addr;
 	char name[sizeof(route->device) + 1] = "";
@@ -128,6 +136,16 @@ int id_apply_route(struct cm_id *id, const struct rnic_cm_route *route)
 	if (route->has_route)
 		id_apply_path(id, route);
 	return 0;
+}
+
+int id_apply_route(struct cm_id *id, const struct rnic_cm_route *route)
+{
+	int error;
+
+	pthread_mutex_lock(&id_route_lock);
+	error = id_apply_route_locked(id, route);
+	pthread_mutex_unlock(&id_route_lock);
+	return error;
 }
 
 int id_query(struct cm_id *id)

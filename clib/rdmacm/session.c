@@ -217,6 +217,7 @@ static void session_fork_child(void)
 	}
 	pthread_mutex_init(&session_open_lock, NULL);
 	channel_fork_child_all();
+	id_fork_child();
 	event_fork_child();
 	mcast_fork_child();
 	pthread_mutex_unlock(&cm_lock);
