@@ -70,11 +70,11 @@ func main() {
 	}
 }
 
-// all measures every path and prints a table as it goes.
+// all measures every path and prints a table.
 func (b *bench) all() {
 	fmt.Printf("%s, %d CPUs, %s; median of %d runs; TCP by qperf on the same path\n\n",
 		kernel(), runtime.NumCPU(), time.Now().Format("2006-01-02 15:04"), b.runs)
-	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', tabwriter.AlignRight)
+	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(out, "path\tmeasurement\tSoftRNIC\tTCP\t\tSoftRNIC is\t")
 	for _, p := range b.paths() {
 		tcp := b.measureTCP(p)
@@ -83,8 +83,8 @@ func (b *bench) all() {
 		}
 		idle := b.idle(p)
 		fmt.Fprintf(out, "%s\tidle NIC, of a core\t%.2f\t\t%%\t\t\n", p.name, idle)
-		_ = out.Flush() // its only failure is standard output's
 	}
+	_ = out.Flush() // its only failure is standard output's
 }
 
 func (b *bench) print(out *tabwriter.Writer, p path, m measurement, tcp map[string]float64) {
