@@ -328,9 +328,10 @@ func TestRDMACM_ManyConnections_NothingGrows(t *testing.T) {
 		}
 		t.Logf("round %d: server %d KiB, %d descriptors; NIC %d KiB, %d descriptors",
 			i, now[0], now[1], now[2], now[3])
-		// The Go runtime gives memory back when it likes.
+		// The Go runtime gives memory back when it likes, and a client that has ended may still
+		// have a connection for a moment.
 		if i > 1 && (now[0] > before[0]+512 || now[1] != before[1] ||
-			now[2] > before[2]+16384 || now[3] > before[3]) {
+			now[2] > before[2]+16384 || now[3] > before[3]+8) {
 			t.Fatalf("grown from %v", before)
 		}
 	}
