@@ -89,25 +89,42 @@ static int info_fill(struct rdma_addrinfo *out, const struct rdma_addrinfo *hint
 	return info_find_source(out);
 }
 
-/* The address that a program gave instead of a name. */
-static int info_given(const struct rdma_addrinfo *hints, struct addrinfo *found)
+/* Copies an address that a program gave, unless it gave none. */
+static int info_copy_given(struct rdma_addrinfo *out, struct sockaddr **to, socklen_t *to_bytes,
+			   const struct sockaddr *from, socklen_t bytes)
 {
-	const bool passive = hints->ai_flags & RAI_PASSIVE;
-	struct sockaddr *addr = passive ? hints->ai_src_addr : hints->ai_dst_addr;
-	socklen_t bytes = passive ? hints->ai_src_len : hints->ai_dst_len;
-
-	if (!addr || !bytes)
-		return EAI_NONAME;
-	if (addr_bytes(addr) == 0)
+	if (!from || !bytes)
+		return 0;
+	if (bytes < sizeof(from->sa_family) || addr_bytes(from) == 0)
 		return EAI_FAMILY;
-	if (bytes < addr_bytes(addr))
+	if (bytes < addr_bytes(from))
 		return EAI_NONAME;
-	*found = (struct addrinfo){
-		.ai_family = addr->sa_family,
-		.ai_addr = addr,
-		.ai_addrlen = addr_bytes(addr),
-	};
-	return 0;
+	out->ai_family = from->sa_family;
+	return info_copy(to, to_bytes, from, addr_bytes(from));
+}
+
+/* Takes the addresses that a program gave instead of names. */
+static int info_given(const struct rdma_addrinfo *hints, struct rdma_addrinfo **list)
+{
+	struct rdma_addrinfo *out = calloc(1, sizeof(*out));
+	int error;
+
+	*list = out;
+	if (!out)
+		return EAI_MEMORY;
+	out->ai_flags = hints->ai_flags;
+	error = info_set_kind(out, hints);
+	if (!error)
+		error = info_copy_given(out, &out->ai_src_addr, &out->ai_src_len,
+					hints->ai_src_addr, hints->ai_src_len);
+	if (!error && !(hints->ai_flags & RAI_PASSIVE))
+		error = info_copy_given(out, &out->ai_dst_addr, &out->ai_dst_len,
+					hints->ai_dst_addr, hints->ai_dst_len);
+	if (!error && !out->ai_src_addr && !out->ai_dst_addr)
+		error = EAI_NONAME;
+	if (!error && !out->ai_src_addr)
+		error = info_find_source(out);
+	return error;
 }
 
 /* Makes an element of the list for each address that was found. */
@@ -160,7 +177,6 @@ CM_API int rdma_getaddrinfo(const char *node, const char *service,
 {
 	const int known = RAI_PASSIVE | RAI_NUMERICHOST | RAI_NOROUTE | RAI_FAMILY;
 	struct rdma_addrinfo *list = NULL;
-	struct addrinfo given;
 	int error;
 
 	if (!res || (!node && !service && !hints))
@@ -169,13 +185,10 @@ CM_API int rdma_getaddrinfo(const char *node, const char *service,
 		hints = &info_no_hints;
 	if (hints->ai_flags & ~known)
 		return EAI_BADFLAGS;
-	if (node || service) {
+	if (node || service)
 		error = info_look_up(node, service, hints, &list);
-	} else {
-		error = info_given(hints, &given);
-		if (!error)
-			error = info_list(hints, &given, &list);
-	}
+	else
+		error = info_given(hints, &list);
 	if (error) {
 		rdma_freeaddrinfo(list);
 		return error;

@@ -115,7 +115,15 @@ static void test_names(void)
 	CHECK(!memcmp(res->ai_src_addr, &in, sizeof(in)));
 	rdma_freeaddrinfo(res);
 	hints.ai_flags = 0;
+	CHECK(rdma_getaddrinfo(NULL, NULL, &hints, &res) == 0);
+	CHECK(!memcmp(res->ai_src_addr, &in, sizeof(in)) && !res->ai_dst_len);
+	rdma_freeaddrinfo(res);
+	hints.ai_dst_addr = hints.ai_src_addr;
+	hints.ai_dst_len = 3;
 	CHECK(rdma_getaddrinfo(NULL, NULL, &hints, &res) == EAI_NONAME);
+	hints.ai_src_len = hints.ai_dst_len = 0;
+	CHECK(rdma_getaddrinfo(NULL, NULL, &hints, &res) == EAI_NONAME);
+	hints.ai_src_len = sizeof(in);
 	CHECK(rdma_getaddrinfo("127.0.0.1", NULL, &hints, &res) == 0);
 	CHECK(!memcmp(res->ai_src_addr, &in, sizeof(in)));
 	rdma_freeaddrinfo(res);
