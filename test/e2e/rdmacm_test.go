@@ -272,6 +272,22 @@ func TestRDMACM_ServerKilled_ClientHearsOfIt(t *testing.T) {
 	row.test(t, pair{server: m, client: m, address: "127.0.0.1"})
 }
 
+// TestRDMACM_NICKilled_ProgramsHearOfIt: connected programs are told that their device is gone.
+func TestRDMACM_NICKilled_ProgramsHearOfIt(t *testing.T) {
+	m := anyMachine(t)
+	nic, port := m.startNIC(t), strconv.Itoa(newPort())
+	server := m.run(t, "rping", "-s", "-p", port)
+	until(t, "rping listens", func() bool { return m.hasListener(t) })
+	client := m.run(t, "rping", "-c", "-a", "127.0.0.1", "-p", port, "-v")
+	until(t, "rping talks", func() bool { return client.hasSaid("rdma-ping-3") })
+	nic.signal(t, syscall.SIGKILL)
+	for _, p := range []*process{server, client} {
+		if out := p.end(t); !strings.Contains(out.stderr+out.stdout, "device removal") {
+			t.Errorf("%s: status %d\n%s\n%s", p.name, out.status, out.stdout, out.stderr)
+		}
+	}
+}
+
 // hasSaid reports whether a program has printed the text so far.
 func (p *process) hasSaid(text string) bool {
 	return strings.Contains(p.stdout.String()+p.stderr.String(), text)
