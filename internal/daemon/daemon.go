@@ -93,6 +93,27 @@ func Start(ctx context.Context, c Config) (*Daemon, error) {
 // largest path MTU; and little enough that one QP does not hold the lane for long.
 const localSegmentBytes = 32 << 10
 
+const (
+	// ampleBuffer is a receive buffer that outlasts the milliseconds for which a busy host takes
+	// the processor from a NIC.
+	ampleBuffer = 8 << 20
+	// carefulRate in bytes per second lets a default socket buffer of Linux, which takes some
+	// 200 KB of packets, outlast a millisecond.
+	carefulRate = 200e6
+)
+
+// unreliableRate is what UC and UD may send to other hosts. A NIC that got a small buffer itself is
+// that of an ordinary user, and so are, most likely, those that it talks to.
+func unreliableRate(wire netio.Port) uint64 {
+	if wire == nil {
+		return 0
+	}
+	if size := wire.Features().ReceiveBuffer; size == 0 || size >= ampleBuffer {
+		return 0
+	}
+	return carefulRate
+}
+
 // localSegment returns 0, for the path MTU, where packets between own QPs travel as datagrams.
 func (d *Daemon) localSegment() uint32 {
 	if d.profile.IsZero() {
@@ -120,6 +141,7 @@ func (d *Daemon) assemble() error {
 	d.lane, err = newLane(nic.Config{
 		Name: d.cfg.Device, NodeGUID: d.guid(found), Version: d.cfg.Version,
 		Secret: binary.NativeEndian.Uint64(secret[:]), LocalSegment: d.localSegment(),
+		UnreliableRate: unreliableRate(wire),
 	}, d.cfg.Spin)
 	if err != nil {
 		if wire != nil {

@@ -20,6 +20,9 @@ type Config struct {
 	// LocalSegment is the payload in bytes of a full packet between connected QPs of this NIC,
 	// whatever path MTU they ask for; 0 keeps to the path MTU (ADR 0011).
 	LocalSegment uint32
+	// UnreliableRate bounds what UC and UD queue pairs together send to other hosts, in bytes per
+	// second; 0 is no bound (ADR 0014).
+	UnreliableRate uint64
 	// Groups joins multicast groups on the network; nil where there is none.
 	Groups GroupPort
 }
@@ -43,6 +46,7 @@ type NIC struct {
 	seed      uint64
 
 	run    runQueue
+	pacer  pacer
 	timers timerHeap
 	doomed []*cq // overrun CQs whose QPs have to fail yet
 	events eventQueue
@@ -60,6 +64,7 @@ func New(cfg Config) *NIC {
 		qps:     make(map[rdma.QPN]*qp),
 		ahs:     make(map[uint32]*addressHandle),
 		seed:    cfg.Secret,
+		pacer:   pacer{rate: cfg.UnreliableRate},
 		nextQPN: firstQPN + rdma.QPN(cfg.Secret>>20)&0xffff,
 	}
 	n.multicast = newMulticast(n)
@@ -166,12 +171,15 @@ func (n *NIC) HandleTimeout(now clock.Time) {
 		}
 		n.settle(q)
 	}
+	n.pacer.release(n, now)
 	n.failDoomed()
 	n.cm.handleTimeout(now)
 }
 
 // PollTimeout returns when HandleTimeout wants to be called; it may be early, never late.
-func (n *NIC) PollTimeout() clock.Time { return min(n.timers.next(), n.cm.pollTimeout()) }
+func (n *NIC) PollTimeout() clock.Time {
+	return min(n.timers.next(), n.cm.pollTimeout(), n.pacer.deadline())
+}
 
 // PollTransmit fills p with the next packet to send: management first, then QPs in turns.
 func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
@@ -181,8 +189,14 @@ func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 	}
 	for turns := n.run.len(); turns > 0; turns-- {
 		q := n.run.head
+		if n.pacer.holds(q, now) {
+			n.run.pop()
+			n.pacer.hold(q)
+			continue
+		}
 		if q.quota > 0 && q.engine.PollTransmit(now, p) {
 			q.quota--
+			n.pacer.charge(n, q, p)
 			n.show(q)
 			return true
 		}

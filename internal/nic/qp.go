@@ -42,6 +42,8 @@ type qp struct {
 	// Run queue and timer heap.
 	nextRun  *qp
 	queued   bool
+	isPaced  bool // UC, UD: the last packet went to another host
+	isHeld   bool // waits in the pacer
 	quota    int
 	deadline clock.Time
 	timer    int // index in the heap + 1; 0 = not in it
@@ -194,7 +196,7 @@ func (n *NIC) removeQP(q *qp) {
 	q.dead = true
 	n.multicast.detachAll(q)
 	q.engine.Release()
-	n.run.remove(q)
+	n.unqueue(q)
 	n.timers.remove(q)
 	delete(n.qps, q.engine.QPN())
 	delete(c.qps, q.handle)
