@@ -94,24 +94,25 @@ func Start(ctx context.Context, c Config) (*Daemon, error) {
 const localSegmentBytes = 32 << 10
 
 const (
-	// ampleBuffer is a receive buffer that outlasts the milliseconds for which a busy host takes
-	// the processor from a NIC.
-	ampleBuffer = 8 << 20
-	// carefulRate in bytes per second lets a default socket buffer of Linux, which takes some
-	// 200 KB of packets, outlast a millisecond.
-	carefulRate = 200e6
+	// ampleBuffer is a receive buffer, in the kernel's counting, that needs no care: it takes more
+	// than the fastest sender makes while a busy host keeps a NIC waiting for a processor.
+	ampleBuffer = 32 << 20
+	// stall is for how long a receive buffer has to take what comes.
+	stall = 10 * time.Millisecond
 )
 
-// unreliableRate is what UC and UD may send to other hosts. A NIC that got a small buffer itself is
-// that of an ordinary user, and so are, most likely, those that it talks to.
+// unreliableRate is what UC and UD may send to other hosts, in bytes per second. A NIC that got a
+// small buffer itself is that of an ordinary user, and so are, most likely, those that it talks
+// to. The kernel counts about twice a packet's bytes.
 func unreliableRate(wire netio.Port) uint64 {
 	if wire == nil {
 		return 0
 	}
-	if size := wire.Features().ReceiveBuffer; size == 0 || size >= ampleBuffer {
+	size := wire.Features().ReceiveBuffer
+	if size == 0 || size >= ampleBuffer {
 		return 0
 	}
-	return carefulRate
+	return uint64(size) / 2 * uint64(time.Second/stall)
 }
 
 // localSegment returns 0, for the path MTU, where packets between own QPs travel as datagrams.
