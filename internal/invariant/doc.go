@@ -2,19 +2,9 @@
 // ours only: no byte of a peer or of an application may decide whether one fires.
 package invariant
 
-import "fmt"
-
 // Assert panics with the message when cond is false.
 func Assert(cond bool, message string) {
 	if !cond {
 		panic("softrnic: invariant broken: " + message)
-	}
-}
-
-// Assertf is Assert with a format; the arguments are evaluated in any case, so keep it off hot
-// paths.
-func Assertf(cond bool, format string, args ...any) {
-	if !cond {
-		panic("softrnic: invariant broken: " + fmt.Sprintf(format, args...))
 	}
 }

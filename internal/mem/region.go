@@ -17,8 +17,6 @@ type Region struct {
 	// differ from the virtual address.
 	Base   uint64
 	Length uint64
-	// Owner is whatever the registrant wants to find again from a key.
-	Owner any
 
 	space Space
 	segs  []Segment
@@ -36,7 +34,6 @@ type Config struct {
 	IOVA     uint64
 	Space    Space
 	Segments []Segment
-	Owner    any
 }
 
 // Segments returns the pieces, for the shell to release mappings after Deregister.

@@ -46,7 +46,7 @@ func (t *Table) Register(c Config) (*Region, *rdma.Refusal) {
 	s.variant++
 	r := &Region{
 		Key: rdma.Key(t.keys.seal(i)<<8 | uint32(s.variant)), PD: c.PD, Access: c.Access,
-		Base: c.IOVA, Length: c.Length, Owner: c.Owner,
+		Base: c.IOVA, Length: c.Length,
 		space: c.Space, segs: c.Segments, first: c.Addr, slot: i,
 	}
 	s.region = r

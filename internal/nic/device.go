@@ -16,9 +16,8 @@ const (
 	capPortActiveEvent = 1 << 10
 	capSysImageGUID    = 1 << 11
 	capRCRNRNakGen     = 1 << 12
-	capSRQResize       = 0 // a shared receive queue keeps its size
 	deviceCaps         = capBadPKeyCounter | capBadQKeyCounter | capCurrQPState |
-		capPortActiveEvent | capSysImageGUID | capRCRNRNakGen | capSRQResize
+		capPortActiveEvent | capSysImageGUID | capRCRNRNakGen
 )
 
 // Other values that ibv_query_device and ibv_query_port report.

@@ -29,7 +29,7 @@ func (c *Context) RegMR(req *abi.RegMRReq, segs []mem.Segment) (abi.RegMRRsp, *r
 	}
 	r, refusal := c.nic.memory.Register(mem.Config{
 		PD: mem.PD(req.PD), Access: access, Addr: req.Addr, Length: req.Length, IOVA: req.IOVA,
-		Space: c.cfg.Space, Segments: segs, Owner: c,
+		Space: c.cfg.Space, Segments: segs,
 	})
 	if refusal != nil {
 		return rsp, refusal
