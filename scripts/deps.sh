@@ -33,6 +33,8 @@ needs() {
         echo 'qperf qperf one of them'
         echo 'fio fio one of them'
         echo 'ip iproute2 network namespaces, two hosts on one machine'
+        echo '/usr/lib/python3/dist-packages/pyverbs python3-pyverbs the tests of rdma-core'
+        echo '/usr/share/doc/rdma-core/tests rdma-core the tests of rdma-core'
         needs lint
         echo 'clang clang the drop-in library also builds with it'
         echo 'setpriv util-linux runs as an ordinary user'
@@ -112,9 +114,12 @@ apt_get() {
         { cat "$log" >&2; echo "$0: apt-get $* failed" >&2; return 1; }
 }
 echo "installing: ${packages[*]}"
+# Images of containers may leave documentation out, where rdma-core has its tests.
+options=(-y --no-install-recommends --reinstall
+    -o 'Dpkg::Options::=--path-include=/usr/share/doc/rdma-core/tests/*')
 # Package lists may be absent (a fresh container) or old; refresh them only when they do not do.
-apt_get install -y --no-install-recommends "${packages[@]}" 2>/dev/null || {
+apt_get install "${options[@]}" "${packages[@]}" 2>/dev/null || {
     apt_get update
-    apt_get install -y --no-install-recommends "${packages[@]}"
+    apt_get install "${options[@]}" "${packages[@]}"
 }
 echo "installed: ${packages[*]}"
