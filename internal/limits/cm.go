@@ -1,5 +1,7 @@
 package limits
 
+import "time"
+
 // Connection management.
 const (
 	// MaxCMConnections bounds what one communication manager knows of: connections in any state
@@ -30,4 +32,15 @@ const (
 	// we repeat ourselves: 33 ms, so that it cannot make us busy, and 69 s.
 	CMTimeoutMin = 13
 	CMTimeoutMax = 24
+	// CMRepeatFirst is when the first repetition of a message comes, 134 ms: late enough for a
+	// busy peer and the round trip to any place on Earth, early enough that a lost message is no
+	// more than a hiccup.
+	CMRepeatFirst = 15
+	// CMDecisionTime is how long a program decides about a request before a peer that repeats it
+	// is asked to wait.
+	CMDecisionTime = time.Second
+	// CMServiceTimeout is how long a peer that asks again is told that a program may take to
+	// decide, 17 s. The peer then waits for that long, and for nothing if the host fails
+	// meanwhile, so that it is asked for in parts.
+	CMServiceTimeout = 22
 )

@@ -92,7 +92,7 @@ func (e *Engine) Ready(_ clock.Time, id ID) *rdma.Refusal {
 	if c.state != StateReplyReceived {
 		return rdma.Refuse(syscall.EINVAL, "there is no reply to complete")
 	}
-	c.state, c.delayed = StateEstablished, false
+	c.state = StateEstablished
 	compose(&c.sent, c.tid, mad.AttributeRTU,
 		&mad.RTU{LocalID: mad.CommID(c.id), RemoteID: c.peerID})
 	e.transmit(c)
@@ -122,8 +122,9 @@ func (e *Engine) handleREP(in *arrival) {
 	case c.peerID != m.LocalID:
 		// The peer has two connections out of one REQ of ours: it was restarted in between.
 		e.refuseREP(in, &m)
-	case c.state == StateReplyReceived && c.delayed, c.state == StateEstablished,
-		c.state == StateRejected:
+	case c.state == StateReplyReceived:
+		e.excuse(in.now, c)
+	case c.state == StateEstablished, c.state == StateRejected:
 		e.transmit(c)
 	case c.state == StateClosed, c.state == StateTimewait:
 		e.refuseREP(in, &m)
@@ -161,5 +162,5 @@ func (e *Engine) acceptREP(in *arrival, c *conn, m *mad.REP) {
 		AckTimeout: sumTimeouts(m.AckDelay, c.ackTimeout), PrivateLen: mad.REPPrivateLen,
 	}
 	copy(v.PrivateData[:], m.PrivateData[:])
-	e.raise(c, &v)
+	e.letDecide(in.now, c, &v)
 }

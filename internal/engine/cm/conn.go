@@ -55,7 +55,6 @@ type conn struct {
 	state    State
 	active   bool
 	released bool // the owner has let go of it; it has no events any more
-	delayed  bool // we sent an MRA, and repeat it to a peer that asks again
 	xrc      bool
 
 	path    Path // to the peer's communication manager
@@ -77,6 +76,9 @@ type conn struct {
 	peerTimeout uint8 // what the peer waits for one
 	triesMax    uint8 // repetitions of a message
 	triesLeft   uint8
+	step        uint8      // exponent of the next early repetition, see interval
+	patience    clock.Time // when we give up
+	undecided   clock.Time // since when the owner decides about the peer's message
 
 	deadline clock.Time
 	timer    int   // index in timers

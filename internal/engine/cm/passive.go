@@ -41,9 +41,7 @@ func (e *Engine) repeatAnswer(in *arrival, c *conn, m *mad.REQ) {
 	case StateReplySent:
 		e.transmit(c)
 	case StateRequestReceived:
-		if c.delayed {
-			e.transmit(c)
-		}
+		e.excuse(in.now, c)
 	case StateRejected:
 		e.transmit(c)
 		e.timers.set(c, in.now.Add(2*duration(c.peerTimeout)))
@@ -147,7 +145,7 @@ func (e *Engine) admit(in *arrival, m *mad.REQ, l *listener) {
 	v.Path.FlowLabel, v.Path.TrafficClass = m.Primary.FlowLabel, m.Primary.TrafficClass
 	v.Path.HopLimit, v.Path.SL = m.Primary.HopLimit, m.Primary.SL
 	copy(v.PrivateData[:], m.PrivateData[:])
-	e.raise(c, &v)
+	e.letDecide(in.now, c, &v)
 }
 
 // queuePairType is what the passive side makes. Precondition: judge has let the transport pass.

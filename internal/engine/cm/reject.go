@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/mad"
 )
@@ -99,26 +100,47 @@ func (e *Engine) rejected(in *arrival, m *mad.REJ) *conn {
 }
 
 // Delay sends an MRA: the answer to a request or a reply will take up to the time that n means,
-// 4.096 µs × 2^n, and the peer shall not give up before. Errors: EINVAL where there is nothing to
-// answer.
-func (e *Engine) Delay(_ clock.Time, id ID, n uint8) *rdma.Refusal {
+// 4.096 µs × 2^n, and the peer shall not give up before. A peer that asks again is told without
+// this, see excuse. Errors: EINVAL where there is nothing to answer.
+func (e *Engine) Delay(now clock.Time, id ID, n uint8) *rdma.Refusal {
 	c, refusal := e.owned(id)
 	if refusal != nil {
 		return refusal
 	}
-	m := mad.MRA{LocalID: mad.CommID(c.id), RemoteID: c.peerID, ServiceTimeout: min(n, 31)}
-	switch c.state {
-	case StateRequestReceived:
-		m.Answered = mad.AnsweredREQ
-	case StateReplyReceived:
-		m.Answered = mad.AnsweredREP
-	default:
+	if c.state != StateRequestReceived && c.state != StateReplyReceived {
 		return rdma.Refuse(syscall.EINVAL, "there is nothing to answer late")
 	}
-	c.delayed = true
-	compose(&c.sent, c.tid, mad.AttributeMRA, &m)
+	c.undecided = now.Add(-limits.CMDecisionTime)
+	e.composeMRA(c, n)
 	e.transmit(c)
 	return nil
+}
+
+// letDecide has the owner decide about a request or a reply.
+func (e *Engine) letDecide(now clock.Time, c *conn, v *Event) {
+	c.undecided = now
+	e.composeMRA(c, limits.CMServiceTimeout)
+	e.raise(c, v)
+}
+
+// excuse answers a peer that repeats what the owner has not decided about: with an MRA, so that it
+// does not take a slow program for a dead host (IBTA 12.9.8). One that repeats itself at once shall
+// go on doing so: what will be decided soon may be lost as well.
+func (e *Engine) excuse(now clock.Time, c *conn) {
+	if now.Sub(c.undecided) >= limits.CMDecisionTime {
+		e.transmit(c)
+	}
+}
+
+func (e *Engine) composeMRA(c *conn, n uint8) {
+	m := mad.MRA{
+		LocalID: mad.CommID(c.id), RemoteID: c.peerID, Answered: mad.AnsweredREQ,
+		ServiceTimeout: min(n, 31),
+	}
+	if c.state == StateReplyReceived {
+		m.Answered = mad.AnsweredREP
+	}
+	compose(&c.sent, c.tid, mad.AttributeMRA, &m)
 }
 
 // handleMRA takes the news that an answer takes longer. It costs no retry: the peer is alive.
@@ -135,8 +157,7 @@ func (e *Engine) handleMRA(in *arrival) {
 	switch {
 	case c.state == StateRequestSent && m.Answered == mad.AnsweredREQ,
 		c.state == StateReplySent && m.Answered == mad.AnsweredREP && m.LocalID == c.peerID:
-		wait := duration(m.ServiceTimeout) + duration(c.timeout)
-		e.timers.set(c, in.now.Add(wait))
+		e.waitFor(in.now, c, duration(m.ServiceTimeout))
 	default:
 		e.stats.Duplicates.add(mad.AttributeMRA)
 	}

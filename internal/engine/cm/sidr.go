@@ -65,6 +65,7 @@ func (e *Engine) handleSIDRREQ(in *arrival) {
 			e.stats.Duplicates.add(mad.AttributeSIDRREQ)
 			if c.state == StateQueryAnswered {
 				e.transmit(c)
+				e.timers.set(c, in.now.Add(2*duration(c.peerTimeout)))
 			}
 			return
 		}

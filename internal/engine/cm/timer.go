@@ -1,6 +1,8 @@
 package cm
 
 import (
+	"time"
+
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/limits"
 )
@@ -102,7 +104,7 @@ func (e *Engine) expire(now clock.Time, c *conn) {
 			c.triesLeft--
 			e.stats.Resent.addMAD(c.sent[:])
 			e.transmit(c)
-			e.timers.set(c, now.Add(duration(c.timeout)))
+			e.timers.set(c, now.Add(c.interval(now)))
 			return
 		}
 		e.giveUp(now, c)
@@ -124,10 +126,38 @@ func (e *Engine) giveUp(now clock.Time, c *conn) {
 	}
 }
 
-// await sends what c holds and waits for the answer.
+// await sends what c holds and waits for the answer: in all as long as the timeout and the count of
+// repetitions ask for.
 func (e *Engine) await(now clock.Time, c *conn, state State) {
-	c.state, c.delayed = state, false
-	c.triesLeft = c.triesMax
-	e.timers.set(c, now.Add(duration(c.timeout)))
+	c.state = state
+	c.triesLeft, c.step = c.triesMax, limits.CMRepeatFirst
+	c.patience = now.Add(time.Duration(c.triesMax+1) * duration(c.timeout))
+	e.timers.set(c, now.Add(c.interval(now)))
 	e.transmit(c)
+}
+
+// interval is how long to wait for an answer now. The timeout is what the peer may take at most
+// (IBTA 12.7.4); most answers come in a thousandth of it, and a message that was lost would cost
+// all of it. So the first repetitions come early, each after twice the time of the one before; the
+// others, two at least, share the time that is left. There are as many as without, and a peer that
+// is merely slow knows duplicates.
+func (c *conn) interval(now clock.Time) time.Duration {
+	left := max(c.patience.Sub(now), duration(limits.CMTimeoutMin))
+	if c.triesLeft == 0 {
+		return left
+	}
+	if early := duration(c.step); early < duration(c.timeout) && c.triesLeft > 2 {
+		c.step++
+		return early
+	}
+	return left / time.Duration(c.triesLeft+1)
+}
+
+// waitFor puts the end of all patience off: the peer says that its answer takes that much longer.
+// It is alive, so that this costs no repetition.
+func (e *Engine) waitFor(now clock.Time, c *conn, d time.Duration) {
+	d += duration(c.timeout)
+	c.step = limits.CMTimeoutMax
+	c.patience = now.Add(d + time.Duration(c.triesLeft)*duration(c.timeout))
+	e.timers.set(c, now.Add(d))
 }
