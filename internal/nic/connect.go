@@ -104,7 +104,7 @@ func (c *connections) request(i *identifier, p *abi.CMParam, private []byte) (
 		return 0, refusef(syscall.EINVAL, "connect: qp_num %#x has more than 24 bits", p.QPN)
 	}
 	i.qpn, i.peer.retryCount = rdma.QPN(p.QPN), min(p.RetryCount, retryMax)
-	return c.engine.Connect(c.nic.now, &cm.ConnectParams{
+	i.asked = &cm.ConnectParams{
 		Path: i.path(), ServiceID: i.space.service(i.dst.port), PKey: rdma.PKeyDefault,
 		LocalQPN: i.qpn, StartPSN: i.startPSN, QPType: i.qpType, PathMTU: i.device.mtu,
 		ResponderResources: min(p.ResponderResources, limits.MaxRDAtomic),
@@ -113,7 +113,30 @@ func (c *connections) request(i *identifier, p *abi.CMParam, private []byte) (
 		SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,
 		AckTimeout:        ackTimeout(ackDelay, i.lifetime()),
 		CMResponseTimeout: cmResponseTimeout, MaxCMRetries: cmRetries, PrivateData: private,
-	})
+	}
+	return c.engine.Connect(c.nic.now, i.asked)
+}
+
+// askForLess asks once more where the peer refuses the path MTU and says which one it takes (IBTA
+// 12.6.7.2, reason 26): a REP has no room for another one. It returns false where the refusal is
+// the program's to hear. Each time asks for less, so that this ends.
+func (c *connections) askForLess(i *identifier, e *cm.Event) bool {
+	if mad.Reason(e.Reason) != mad.ReasonInvalidMTU || e.AdditionalLen == 0 || i.asked == nil {
+		return false
+	}
+	mtu := rdma.MTU(e.AdditionalInfo[0] >> 4)
+	if !mtu.IsValid() || mtu >= i.asked.PathMTU {
+		return false
+	}
+	i.asked.PathMTU = mtu
+	call, r := c.engine.Connect(c.nic.now, i.asked)
+	if r != nil {
+		return false
+	}
+	c.hangUp(i)
+	i.device.mtu, i.call = mtu, call
+	c.calls[call] = i
+	return true
 }
 
 // ackTimeout is how long a queue pair waits for an acknowledge: a packet's way there and back and

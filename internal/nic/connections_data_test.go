@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/cm"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/mad"
@@ -210,30 +211,61 @@ func TestAckTimeout_DelayAndLifetime_Table(t *testing.T) {
 	}
 }
 
-// A peer whose packets would be too large for this port is told so before it sends any.
-func TestConnections_PeerWithLargerMTU_Rejected(t *testing.T) {
-	f := newFabric(t, 2)
-	a, b := f.hosts[0], f.hosts[1]
-	b.listen(spaceTCP, "0.0.0.0", 7471, 0)
-	p := a.n.port.Port
-	p.MTU = rdma.MTU4096
-	a.n.SetPort(f.now, p)
-	id := a.tcp()
-	a.resolve(id, "10.0.0.2", 7471)
-	a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: params(0x100, "")}))
-	if e := a.expect(eventRejected, id); e.Status != int32(mad.ReasonInvalidMTU) {
-		t.Fatalf("status %d", e.Status)
+// setMTU gives the station's port another MTU.
+func (h *station) setMTU(mtu rdma.MTU) {
+	p := h.n.port.Port
+	p.MTU = mtu
+	h.n.SetPort(h.f.now, p)
+}
+
+// Packets that are too large for one of the ports would never arrive, so that both use what the
+// smaller one takes, whoever asks.
+func TestConnections_PortsOfDifferentMTU_AgreeOnTheSmaller(t *testing.T) {
+	for _, mtus := range [][2]rdma.MTU{
+		{rdma.MTU4096, rdma.MTU1024}, {rdma.MTU1024, rdma.MTU4096}, {rdma.MTU4096, rdma.MTU256},
+		{rdma.MTU2048, rdma.MTU512}, {rdma.MTU4096, rdma.MTU4096},
+	} {
+		for _, kind := range []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC} {
+			f := newFabric(t, 2)
+			largest := 0
+			f.loses = func(_ *station, p *ibt.Packet) bool {
+				largest = max(largest, len(p.Payload))
+				return false
+			}
+			for i, h := range f.hosts {
+				h.setMTU(mtus[i])
+			}
+			space := spaceTCP
+			if kind == rdma.QPTypeUC {
+				space = spaceIB
+			}
+			qa, qb, ca, cb := f.connected(space, kind, "10.0.0.2")
+			f.exchange(qa, qb, ca, cb)
+			if want := min(mtus[0], mtus[1]).Bytes(); largest != want {
+				t.Errorf("%v, MTUs %v: packets with up to %d bytes, want %d", kind, mtus, largest, want)
+			}
+		}
 	}
-	// The other way round the smaller one counts.
-	a.listen(spaceTCP, "0.0.0.0", 7471, 0)
-	back := b.tcp()
-	b.resolve(back, "10.0.0.1", 7471)
-	b.granted(b.s.Connect(f.now, &abi.CMConnReq{ID: back, Param: params(0x100, "")}))
-	child := a.expect(eventConnectRequest, 0).ID
-	rsp, r := a.s.InitQPAttr(&abi.CMInitQPAttrReq{ID: child, State: uint32(sRTR)})
-	a.granted(r)
-	if rsp.Attr.PathMTU != uint32(rdma.MTU1024) {
-		t.Fatalf("path MTU %d", rsp.Attr.PathMTU)
+}
+
+// A refusal that names no smaller MTU is the program's to hear.
+func TestConnections_MTURefusedWithoutAWayOut_Rejected(t *testing.T) {
+	for _, info := range [][]byte{nil, {uint8(rdma.MTU1024) << 4}, {uint8(rdma.MTU4096) << 4}, {0}, {0xff}} {
+		f := newFabric(t, 2)
+		a, b := f.hosts[0], f.hosts[1]
+		b.listen(spaceTCP, "0.0.0.0", 7471, 0)
+		id := a.tcp()
+		a.resolve(id, "10.0.0.2", 7471)
+		a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: params(0x100, "")}))
+		child := b.expect(eventConnectRequest, 0).ID
+		b.granted(b.n.cm.engine.Reject(f.now, b.s.ids[child].call, &cm.RejectParams{
+			Reason: uint16(mad.ReasonInvalidMTU), AdditionalInfo: info,
+		}))
+		b.n.cm.stir()
+		if e := a.expect(eventRejected, id); e.Status != int32(mad.ReasonInvalidMTU) {
+			t.Errorf("%x: status %d", info, e.Status)
+		}
+		b.silent(time.Minute)
 	}
 }
 

@@ -53,7 +53,8 @@ type identifier struct {
 
 	// call names the connection in the engine; 0 when there is none.
 	call      cm.ID
-	isUntaken bool // a request that the program has not looked at yet
+	asked     *cm.ConnectParams // by the REQ that is out
+	isUntaken bool              // a request that the program has not looked at yet
 	startPSN  rdma.PSN
 	qpn       rdma.QPN // ours, once the program has named it
 	peer      peer

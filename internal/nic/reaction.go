@@ -28,7 +28,7 @@ func (c *connections) collect() {
 func (c *connections) react(i *identifier, e *cm.Event) {
 	switch e.Kind {
 	case cm.EventReplyReceived:
-		i.state = idReplied
+		i.state, i.asked = idReplied, nil
 		retries := i.peer.retryCount
 		i.peer = peerOf(e)
 		i.peer.retryCount, i.peer.mtu = retries, i.device.mtu
@@ -40,6 +40,9 @@ func (c *connections) react(i *identifier, e *cm.Event) {
 		setPrivate(&p, e.PrivateData[:e.PrivateLen])
 		c.raise(i, cmEvent{kind: eventEstablished, param: p})
 	case cm.EventRejected:
+		if i.state == idConnecting && c.askForLess(i, e) {
+			return
+		}
 		i.state = idFailed
 		var p abi.CMParam
 		setPrivate(&p, e.PrivateData[:e.PrivateLen])
