@@ -29,6 +29,10 @@ type Config struct {
 	Interfaces []string
 	// MTU overrides the path MTU that follows from the network.
 	MTU verbs.MTU
+	// Layout names the adapter whose GID table the port's looks like, for programs that choose a
+	// GID by its place: rxe, irdma, mlx5, bnxt. With ib the port is presented as one of InfiniBand,
+	// with a LID that names it to its peers. Empty has the addresses alone.
+	Layout string
 	// Fault makes the network bad on purpose, also between queue pairs of this NIC: for example
 	// "loss=1%,reorder=2%,delay=200us,seed=7".
 	Fault string
@@ -51,7 +55,7 @@ type NIC struct {
 func Start(ctx context.Context, c Config) (*NIC, error) {
 	inner := daemon.Config{
 		Embedded: c.Socket == "", SocketPath: c.Socket, Device: c.Device, Interfaces: c.Interfaces,
-		MTU: c.MTU, NoNetwork: !c.UDP, Fault: c.Fault, Spin: c.Spin, Logger: c.Logger,
+		MTU: c.MTU, Layout: c.Layout, NoNetwork: !c.UDP, Fault: c.Fault, Spin: c.Spin, Logger: c.Logger,
 	}
 	if c.Network == nil {
 		inner.Addresses = c.Addresses

@@ -81,7 +81,7 @@ func (p *PD) CreateAHFrom(wc *WC, grh []byte) (*AH, error) {
 		return nil, err
 	}
 	for _, g := range gids {
-		if g.GID == dst && g.Type == rdma.GIDTypeRoCEv2 && g.Index <= 0xff {
+		if g.GID == dst && g.Type != rdma.GIDTypeRoCEv1 && g.Index <= 0xff {
 			attr.SGIDIndex, attr.Port, attr.SL = uint8(g.Index), uint8(g.Port), wc.SL
 			return p.CreateAH(attr)
 		}

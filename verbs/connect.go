@@ -88,7 +88,7 @@ func (q *QP) Endpoint() (Endpoint, error) {
 		return Endpoint{}, err
 	}
 	for _, g := range gids {
-		if g.Port == 1 && g.Type == rdma.GIDTypeRoCEv2 {
+		if g.Port == 1 && g.Type != rdma.GIDTypeRoCEv1 {
 			return q.EndpointOn(g)
 		}
 	}

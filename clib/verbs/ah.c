@@ -92,14 +92,17 @@ static void ah_route_parse(struct ah_route *route, const struct ibv_grh *grh)
 	route->dgid = grh->dgid;
 }
 
-/* Finds our GID that a datagram was sent to; RoCE v2 is what this device speaks. */
+/*
+ * Finds our GID that a datagram was sent to. RoCE v1 is what this device does not speak; a port
+ * that is presented as InfiniBand has GIDs of that type.
+ */
 static int ah_find_gid(struct ibv_context *context, uint8_t port, const union ibv_gid *gid)
 {
 	struct ibv_gid_entry entries[256];
 	ssize_t count = ibv_query_gid_table(context, entries, 256, 0);
 
 	for (ssize_t i = 0; i < count; i++) {
-		if (entries[i].port_num == port && entries[i].gid_type == IBV_GID_TYPE_ROCE_V2 &&
+		if (entries[i].port_num == port && entries[i].gid_type != IBV_GID_TYPE_ROCE_V1 &&
 		    !memcmp(&entries[i].gid, gid, sizeof(*gid)))
 			return (int)entries[i].gid_index;
 	}

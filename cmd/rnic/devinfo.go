@@ -67,6 +67,7 @@ func (d *devinfo) print() {
 		{"fw_ver", s.Version},
 		{"port_state", portState(s)},
 		{"active_mtu", fmt.Sprint(s.MTU)},
+		{"link_layer", linkLayer(s)},
 		{"network", network(s)},
 	}, d.process()...))
 	d.section("GIDs", d.addresses())
@@ -103,6 +104,13 @@ func portState(s *daemon.Status) string {
 		return "active"
 	}
 	return "down"
+}
+
+func linkLayer(s *daemon.Status) string {
+	if s.LID == 0 {
+		return s.Link
+	}
+	return fmt.Sprintf("%s, LID %d", s.Link, s.LID)
 }
 
 // network says which wire the NIC is on, and what it can do there.

@@ -32,13 +32,15 @@ type upOptions struct {
 	logFormat  string
 	idleExit   time.Duration
 	group      string
+	layout     string
 	localOnly  bool
 	metrics    string // of rnic up only
 }
 
 // nicFlags are the flags that describe a NIC; --socket says which.
 var nicFlags = []string{
-	"device", "address", "interface", "fault", "log-level", "log-format", "group", "local-only",
+	"device", "address", "interface", "fault", "log-level", "log-format", "group", "layout",
+	"local-only",
 }
 
 func (o *upOptions) register(c *cobra.Command) {
@@ -54,6 +56,8 @@ func (o *upOptions) register(c *cobra.Command) {
 	f.StringVar(&o.logLevel, "log-level", "info", "`level`: debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "`format`: text or json")
 	f.StringVar(&o.group, "group", "", "let the members of this `group` use the NIC too")
+	f.StringVar(&o.layout, "layout", "",
+		"order GIDs as this `adapter` does: rxe, irdma, mlx5, bnxt; or ib: a port with a LID")
 	f.BoolVar(&o.localOnly, "local-only", false,
 		"serve programs of this host only, without UDP port 4791")
 }
@@ -76,6 +80,9 @@ func (o *upOptions) check() error {
 	if _, err := faulty.Parse(o.fault); err != nil {
 		return fmt.Errorf("--fault: %w", err)
 	}
+	if err := daemon.CheckLayout(o.layout); err != nil {
+		return fmt.Errorf("--layout: %w", err)
+	}
 	if o.idleExit < 0 {
 		return errors.New("--idle-exit: a negative time")
 	}
@@ -88,7 +95,8 @@ func (o *upOptions) backgroundArgs() []string {
 	args := []string{
 		"up", "--report-fd=3", "--idle-exit=" + idleExit.String(), "--device=" + o.device,
 		"--fault=" + o.fault, "--log-level=" + o.logLevel, "--log-format=" + o.logFormat,
-		"--group=" + o.group, "--local-only=" + strconv.FormatBool(o.localOnly),
+		"--group=" + o.group, "--layout=" + o.layout,
+		"--local-only=" + strconv.FormatBool(o.localOnly),
 	}
 	for _, a := range o.addresses {
 		args = append(args, "--address="+a)
@@ -157,7 +165,7 @@ func (o *upOptions) config(log io.Writer) (daemon.Config, error) {
 	c := daemon.Config{
 		SocketPath: os.Getenv(ctl.SocketEnv), Group: o.group,
 		Device: o.device, Version: versionText(), Interfaces: o.interfaces,
-		NoNetwork: o.localOnly, Fault: o.fault, IdleExit: o.idleExit, Logger: logger,
+		Layout: o.layout, NoNetwork: o.localOnly, Fault: o.fault, IdleExit: o.idleExit, Logger: logger,
 	}
 	for _, text := range o.addresses {
 		address, err := netip.ParseAddr(text)

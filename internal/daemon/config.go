@@ -34,6 +34,9 @@ type Config struct {
 	Interfaces []string
 	// MTU overrides the path MTU that follows from the interfaces.
 	MTU rdma.MTU
+	// Layout names the adapter whose GID table the port's looks like: rxe, irdma, mlx5, bnxt or
+	// ib. Empty has the addresses alone, those that reach farthest first.
+	Layout string
 	// NoNetwork makes a NIC for programs of its own only; UDP port 4791 stays free.
 	NoNetwork bool
 	// Wire replaces the network of the host.
@@ -84,6 +87,9 @@ func (c Config) withDefaults() (Config, faulty.Profile, error) {
 	}
 	if c.MTU != 0 && !c.MTU.IsValid() {
 		return c, faulty.Profile{}, fmt.Errorf("daemon: %d is no MTU code", c.MTU)
+	}
+	if err := CheckLayout(c.Layout); err != nil {
+		return c, faulty.Profile{}, err
 	}
 	if c.Group != "" && c.SocketPath == "" && !c.Embedded {
 		return c, faulty.Profile{}, fmt.Errorf("daemon: group %s cannot reach the default socket,"+

@@ -156,6 +156,7 @@ func (d *Daemon) assemble() error {
 	if err := d.connect(wire); err != nil {
 		return err
 	}
+	d.lane.gids.layout = layouts[d.cfg.Layout]
 	d.lane.setPort(d.lane.now(), found.sources, d.cfg.MTU)
 	return nil
 }

@@ -19,8 +19,9 @@ const headroom = 40 + 8 + 12 + 4 + 28 + 4
 // gidTable gives every address a place that it keeps as long as it lives: programs hold indices.
 // A place that becomes free is used again. Lane.
 type gidTable struct {
-	slots [limits.MaxGIDs]abi.GIDEntry
-	used  [limits.MaxGIDs]bool
+	layout layout
+	slots  [limits.MaxGIDs]abi.GIDEntry
+	used   [limits.MaxGIDs]bool
 }
 
 // gidSource is one address that wants to be in the table.
@@ -33,10 +34,9 @@ type gidSource struct {
 	isRunning bool
 }
 
-func (s *gidSource) entry() abi.GIDEntry {
+func (s *gidSource) entry(t rdma.GIDType) abi.GIDEntry {
 	e := abi.GIDEntry{
-		GID: rdma.GIDFromAddr(s.addr), Port: 1, Type: uint32(rdma.GIDTypeRoCEv2),
-		IfIndex: uint32(s.ifIndex),
+		GID: rdma.GIDFromAddr(s.addr), Port: 1, Type: uint32(t), IfIndex: uint32(s.ifIndex),
 	}
 	copy(e.IfName[:len(e.IfName)-1], s.ifName)
 	return e
@@ -45,9 +45,12 @@ func (s *gidSource) entry() abi.GIDEntry {
 // update makes the table hold exactly the sources, as far as there is room, and returns how many
 // found none. New ones take the lowest free places in the order given.
 func (t *gidTable) update(sources []gidSource) (left int) {
+	sources = t.layout.arrange(sources)
 	wanted := make(map[abi.GIDEntry]bool, len(sources))
 	for i := range sources {
-		wanted[sources[i].entry()] = true
+		for _, e := range t.layout.entries(&sources[i]) {
+			wanted[e] = true
+		}
 	}
 	for i := range t.slots {
 		e := t.slots[i]
@@ -59,24 +62,34 @@ func (t *gidTable) update(sources []gidSource) (left int) {
 			delete(wanted, e)
 		}
 	}
-	free := 0
 	for i := range sources {
-		e := sources[i].entry()
-		if !wanted[e] {
-			continue
-		}
-		delete(wanted, e)
-		for free < len(t.slots) && t.used[free] {
-			free++
-		}
-		if free == len(t.slots) {
+		if !t.place(&sources[i], wanted) {
 			left++
-			continue
 		}
-		e.Index = uint32(free)
-		t.slots[free], t.used[free] = e, true
 	}
 	return left
+}
+
+// place gives a source's entries, as far as they are wanted, places in a row: they come and go
+// together, so that the first is always where a row can begin.
+func (t *gidTable) place(s *gidSource, wanted map[abi.GIDEntry]bool) bool {
+	entries := t.layout.entries(s)
+	if !wanted[entries[0]] {
+		return true
+	}
+	at := t.layout.from(s)
+	for at+len(entries) <= len(t.slots) && t.used[at] {
+		at += len(entries)
+	}
+	if at+len(entries) > len(t.slots) {
+		return false
+	}
+	for i, e := range entries {
+		delete(wanted, e)
+		e.Index = uint32(at + i)
+		t.slots[at+i], t.used[at+i] = e, true
+	}
+	return true
 }
 
 // entries lists the table by index.
@@ -159,7 +172,7 @@ func (w *Wire) sources() []gidSource {
 // one interface would never arrive. The loopback interface decides only where it is alone, so that
 // a host at MTU 1500 shows 1024 as rdma_rxe does.
 func (t *gidTable) portOf(sources []gidSource, override rdma.MTU) nic.Port {
-	p := nic.Port{GIDs: t.entries(), MTU: rdma.MTU4096}
+	p := nic.Port{GIDs: t.entries(), MTU: rdma.MTU4096, InfiniBand: t.layout.infiniband}
 	scope := hostnet.ScopeHost
 	for i := range sources {
 		scope = min(scope, sources[i].scope)

@@ -28,6 +28,7 @@ const (
 	ackDelay       = 15      // 4.096 µs × 2^15: what a loaded host needs to answer
 	nodeTypeCA     = 1
 	transportIB    = 0
+	linkInfiniBand = 1
 	linkEthernet   = 2
 	physLinkUp     = 5
 	physDisabled   = 3
@@ -69,6 +70,7 @@ func (c *Context) DeviceAttr() abi.DeviceAttr {
 		MaxTotalMcastAttach: limits.MaxMulticastGroups * limits.MaxMulticastAttach,
 		MaxSRQ:              limits.MaxSRQ, MaxSRQWR: limits.MaxQPWR, MaxSRQSGE: limits.MaxSGE,
 		MaxPKeys: limits.MaxPKeys, LocalCAAckDelay: ackDelay, Ports: 1, MaxInline: limits.MaxInline,
+		MaxCQModeration: cqModerationMax,
 	}
 	copy(a.FWVersion[:len(a.FWVersion)-1], cfg.Version)
 	return a
@@ -90,6 +92,11 @@ func (c *Context) PortAttr(portNum uint32) (abi.PortAttr, *rdma.Refusal) {
 	}
 	if p.Active {
 		a.State, a.PhysState = uint32(rdma.PortActive), physLinkUp
+	}
+	if p.InfiniBand {
+		a.LinkLayer, a.CapFlags = linkInfiniBand, a.CapFlags&^portCapIPBased
+		// Whoever assigned the LIDs, it was nobody on this network: the port names itself.
+		a.LID, a.SMLID = uint32(p.lids.own()), uint32(p.lids.own())
 	}
 	return a, nil
 }

@@ -22,11 +22,15 @@ type Port struct {
 	Active bool
 	// GIDs are the valid table entries; their Index is where they sit and stay.
 	GIDs []abi.GIDEntry
+	// InfiniBand presents the port as one of InfiniBand: it has a LID, and a LID alone names a
+	// peer. The wire stays what it is.
+	InfiniBand bool
 }
 
 type port struct {
 	Port
 	local map[rdma.GID]bool
+	lids  lidRange
 }
 
 // SetPort changes the port and tells the applications what changed.
@@ -36,6 +40,12 @@ func (n *NIC) SetPort(now clock.Time, p Port) {
 	n.port = port{Port: p, local: make(map[rdma.GID]bool, len(p.GIDs))}
 	for _, g := range p.GIDs {
 		n.port.local[g.GID] = true
+	}
+	if p.InfiniBand {
+		n.port.lids = lidsOf(p.GIDs)
+	}
+	if n.port.lids != old.lids && old.Active {
+		n.raiseAll(rdma.EventLIDChange, thePort)
 	}
 	if p.Active != old.Active {
 		event := rdma.EventPortErr
@@ -85,12 +95,17 @@ func (p *port) resolve(a *abi.AHAttr, entropy uint32) (ibt.Address, *rdma.Refusa
 		return out, refusef(syscall.EINVAL, "ah_attr.port_num %d: the device has port 1 only", a.Port)
 	}
 	if a.IsGlobal == 0 {
-		return out, refusef(syscall.EINVAL, "ah_attr.is_global is 0: RoCE addresses by GID only")
+		return p.resolveLID(a, entropy)
 	}
 	src, ok := p.gid(a.SGIDIndex)
 	if !ok {
 		return out, refusef(syscall.EINVAL,
 			"ah_attr.grh.sgid_index %d holds no GID (any more); `rnic devinfo` lists them", a.SGIDIndex)
+	}
+	if !carries(&src) {
+		return out, refusef(syscall.EINVAL,
+			"ah_attr.grh.sgid_index %d is of RoCE v1, and this port's wire is RoCE v2;"+
+				" `rnic devinfo` lists which index is", a.SGIDIndex)
 	}
 	dst := rdma.GID(a.DGID)
 	if dst.IsZero() || dst.Addr().IsUnspecified() {

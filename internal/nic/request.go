@@ -107,7 +107,9 @@ func (c *connections) bindingOf(e *cm.Event, src, dst *sockaddr) (binding, mad.R
 
 // entry finds the table entry of a GID.
 func (p *port) entry(g rdma.GID) (abi.GIDEntry, bool) {
-	at := slices.IndexFunc(p.GIDs, func(e abi.GIDEntry) bool { return e.GID == g })
+	at := slices.IndexFunc(p.GIDs, func(e abi.GIDEntry) bool {
+		return e.GID == g && carries(&e)
+	})
 	if at < 0 {
 		return abi.GIDEntry{}, false
 	}

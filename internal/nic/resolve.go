@@ -235,10 +235,12 @@ func (s *CMSession) ResolveRoute(now clock.Time, req *abi.CMAddrReq) *rdma.Refus
 func (p *port) gidOf(a sockaddr) (abi.GIDEntry, bool) {
 	want := rdma.GIDFromAddr(a.addr)
 	at := slices.IndexFunc(p.GIDs, func(g abi.GIDEntry) bool {
-		return g.GID == want && (a.scope == 0 || g.IfIndex == a.scope)
+		return g.GID == want && (a.scope == 0 || g.IfIndex == a.scope) && carries(&g)
 	})
-	if at < 0 && a.addr.Unmap().IsLoopback() && len(p.GIDs) > 0 {
-		at = max(0, p.indexOfFamily(a.addr))
+	if at < 0 && a.addr.Unmap().IsLoopback() {
+		if at = p.indexOfFamily(a.addr); at < 0 {
+			at = slices.IndexFunc(p.GIDs, func(g abi.GIDEntry) bool { return carries(&g) })
+		}
 	}
 	if at < 0 {
 		return abi.GIDEntry{}, false
@@ -249,7 +251,7 @@ func (p *port) gidOf(a sockaddr) (abi.GIDEntry, bool) {
 // indexOfFamily is where the first entry of an address's family is, or −1.
 func (p *port) indexOfFamily(a netip.Addr) int {
 	return slices.IndexFunc(p.GIDs, func(g abi.GIDEntry) bool {
-		return rdma.GID(g.GID).Addr().Is4() == a.Unmap().Is4()
+		return rdma.GID(g.GID).Addr().Is4() == a.Unmap().Is4() && carries(&g)
 	})
 }
 

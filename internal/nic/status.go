@@ -14,6 +14,8 @@ type Status struct {
 	Version  string            `json:"version"`
 	MTU      int               `json:"active_mtu"`
 	Active   bool              `json:"port_active"`
+	Link     string            `json:"link_layer"`
+	LID      rdma.LID          `json:"lid"`
 	GIDs     []GIDStatus       `json:"gids"`
 	Contexts []ContextStatus   `json:"contexts"`
 	CMIDs    []CMIDStatus      `json:"cm_ids"`
@@ -101,9 +103,13 @@ type QPStatus struct {
 func (n *NIC) Status() Status {
 	s := Status{
 		Device: n.cfg.Name, NodeGUID: n.cfg.NodeGUID.String(), Version: n.cfg.Version,
-		MTU: n.port.MTU.Bytes(), Active: n.port.Active, Counters: n.counters.Named(),
+		MTU: n.port.MTU.Bytes(), Active: n.port.Active, Link: "Ethernet",
+		LID: n.port.lids.own(), Counters: n.counters.Named(),
 		GIDs: []GIDStatus{}, Contexts: []ContextStatus{}, CMIDs: n.cm.status(),
 		Groups: n.multicast.status(), Causes: []string{},
+	}
+	if n.port.InfiniBand {
+		s.Link = "InfiniBand"
 	}
 	for i := range n.port.GIDs {
 		g := &n.port.GIDs[i]

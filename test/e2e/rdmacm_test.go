@@ -217,39 +217,6 @@ func TestRDMACM_IPv6(t *testing.T) {
 	})
 }
 
-// qperfTests are those of qperf's tests that work on RoCE. It names the peers of the others by
-// LID alone, which no RoCE device accepts.
-var qperfTests = []string{
-	"rc_bw", "rc_bi_bw", "rc_lat", "rc_rdma_read_bw", "rc_rdma_read_lat", "rc_rdma_write_bw",
-	"rc_rdma_write_lat", "rc_rdma_write_poll_lat", "rc_compare_swap_mr", "rc_fetch_add_mr",
-	"ver_rc_compare_swap", "ver_rc_fetch_add",
-}
-
-// TestRDMACM_Qperf runs each test of qperf, which takes a second or more, in one place; with
-// RNIC_E2E_ALL=1 in each.
-func TestRDMACM_Qperf(t *testing.T) {
-	everywhere := os.Getenv("RNIC_E2E_ALL") != ""
-	atPlaces(t, func(t *testing.T, p pair) {
-		port := newPort()
-		server := p.server.run(t, "qperf", "-lp", strconv.Itoa(port))
-		server.awaitListening(t, port)
-		for i, name := range qperfTests {
-			if i%p.places != p.place && !everywhere {
-				continue
-			}
-			t.Run(name, func(t *testing.T) {
-				client := p.client.run(t, "qperf", p.address, "-lp", strconv.Itoa(port),
-					"-cm", "1", "-t", "1", name)
-				out := client.succeed(t)
-				if !strings.HasPrefix(out.stdout, name+":\n") || !strings.Contains(out.stdout, "=") {
-					t.Errorf("no result: %q", out.stdout)
-				}
-			})
-		}
-		server.kill()
-	})
-}
-
 // TestRDMACM_ServerKilled_ClientHearsOfIt kills a server under its client: the client is told
 // without delay, and the next server finds the port free.
 func TestRDMACM_ServerKilled_ClientHearsOfIt(t *testing.T) {
