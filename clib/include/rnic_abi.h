@@ -93,6 +93,8 @@
 #define RNIC_OP_SHUTDOWN 0x41u
 #define RNIC_OP_CAPTURE 0x42u
 #define RNIC_OP_END_CAPTURE 0x43u
+#define RNIC_OP_RESIZE_CQ 0x46u
+#define RNIC_OP_MODIFY_CQ 0x47u
 
 /* Vendor errors of completions. */
 #define RNIC_VENDOR_NONE 0x0u
@@ -315,7 +317,7 @@ struct rnic_device_attr {
 	uint32_t local_ca_ack_delay;
 	uint32_t ports;
 	uint32_t max_inline;
-	uint32_t reserved;
+	uint32_t max_cq_moderation;
 };
 static_assert(sizeof(struct rnic_device_attr) == 232, "rnic_device_attr");
 static_assert(offsetof(struct rnic_device_attr, fw_version) == 0, "rnic_device_attr.fw_version");
@@ -353,7 +355,7 @@ static_assert(offsetof(struct rnic_device_attr, max_pkeys) == 212, "rnic_device_
 static_assert(offsetof(struct rnic_device_attr, local_ca_ack_delay) == 216, "rnic_device_attr.local_ca_ack_delay");
 static_assert(offsetof(struct rnic_device_attr, ports) == 220, "rnic_device_attr.ports");
 static_assert(offsetof(struct rnic_device_attr, max_inline) == 224, "rnic_device_attr.max_inline");
-static_assert(offsetof(struct rnic_device_attr, reserved) == 228, "rnic_device_attr.reserved");
+static_assert(offsetof(struct rnic_device_attr, max_cq_moderation) == 228, "rnic_device_attr.max_cq_moderation");
 
 struct rnic_port_req {
 	uint32_t port;
@@ -758,6 +760,26 @@ static_assert(offsetof(struct rnic_srq_attr, max_wr) == 8, "rnic_srq_attr.max_wr
 static_assert(offsetof(struct rnic_srq_attr, max_sge) == 12, "rnic_srq_attr.max_sge");
 static_assert(offsetof(struct rnic_srq_attr, limit) == 16, "rnic_srq_attr.limit");
 static_assert(offsetof(struct rnic_srq_attr, reserved) == 20, "rnic_srq_attr.reserved");
+
+struct rnic_resize_cq_req {
+	uint32_t handle;
+	uint32_t entries;
+};
+static_assert(sizeof(struct rnic_resize_cq_req) == 8, "rnic_resize_cq_req");
+static_assert(offsetof(struct rnic_resize_cq_req, handle) == 0, "rnic_resize_cq_req.handle");
+static_assert(offsetof(struct rnic_resize_cq_req, entries) == 4, "rnic_resize_cq_req.entries");
+
+struct rnic_modify_cq_req {
+	uint32_t handle;
+	uint32_t count;
+	uint32_t period_microseconds;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_modify_cq_req) == 16, "rnic_modify_cq_req");
+static_assert(offsetof(struct rnic_modify_cq_req, handle) == 0, "rnic_modify_cq_req.handle");
+static_assert(offsetof(struct rnic_modify_cq_req, count) == 4, "rnic_modify_cq_req.count");
+static_assert(offsetof(struct rnic_modify_cq_req, period_microseconds) == 8, "rnic_modify_cq_req.period_microseconds");
+static_assert(offsetof(struct rnic_modify_cq_req, reserved) == 12, "rnic_modify_cq_req.reserved");
 
 struct rnic_status_rsp {
 	uint32_t bytes;

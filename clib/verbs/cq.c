@@ -107,8 +107,10 @@ static int cq_request(struct rnic_context *ctx, struct rnic_cq *cq,
 
 		error = errno;
 		ctl_conn_ask(&ctx->ctl, RNIC_OP_DESTROY_CQ, &destroy, sizeof(destroy));
+		return error;
 	}
-	return error;
+	cq->slots = cq->map + RNIC_QUEUE_HEADER_BYTES;
+	return 0;
 }
 
 static struct rnic_cq *cq_create(struct ibv_context *context,
@@ -201,18 +203,77 @@ VERBS_API int ibv_destroy_cq(struct ibv_cq *ibcq)
 		pthread_cond_wait(&ibcq->cond, &ibcq->mutex);
 	pthread_mutex_unlock(&ibcq->mutex);
 	channel_count(ibcq->channel, -1);
+	if (cq->slots_bytes)
+		munmap(cq->slots, cq->slots_bytes);
 	munmap(cq->map, cq->map_bytes);
 	pthread_mutex_destroy(&cq->lock);
 	free(cq);
 	return 0;
 }
 
-VERBS_API int ibv_resize_cq(struct ibv_cq *cq, int cqe)
+/* The rest of ibv_resize_cq while nobody polls. */
+static int cq_resize(struct rnic_cq *cq, const struct rnic_resize_cq_req *req)
 {
-	/* What fits already needs no change; a shared ring does not grow. */
+	struct rnic_create_cq_rsp rsp;
+	size_t bytes;
+	void *slots;
+	int fd, error;
+	struct ctl_call call = {
+		.op = RNIC_OP_RESIZE_CQ,
+		.req = req,
+		.req_bytes = sizeof(*req),
+		.fds_in = &fd,
+		.num_fds_in = 1,
+	};
+
+	error = ctl_conn_query(&ctx_of(cq->ex.context)->ctl, &call, &rsp, sizeof(rsp));
+	if (error)
+		return error;
+	bytes = (size_t)rsp.entries * RNIC_CQE_BYTES;
+	slots = ctx_map_fd(fd, bytes, PROT_READ | PROT_WRITE);
+	if (!slots) {
+		/* The NIC writes where we cannot read: nothing more will come out of this CQ. */
+		atomic_store(queue_word(cq->map, RNIC_OFF_CQ_STATE), 1);
+		return errno;
+	}
+	if (cq->slots_bytes)
+		munmap(cq->slots, cq->slots_bytes);
+	cq->slots = slots;
+	cq->slots_bytes = bytes;
+	cq->mask = rsp.entries - 1;
+	cq->ex.cqe = (int)rsp.entries;
+	return 0;
+}
+
+VERBS_API int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
+{
+	struct rnic_cq *cq = cq_of(ibcq);
+	const struct rnic_resize_cq_req req = {.handle = ibcq->handle, .entries = (uint32_t)cqe};
+	int error;
+
 	if (cqe < 1)
 		return rnic_fail(EINVAL);
-	return cqe <= cq->cqe ? 0 : rnic_fail(EOPNOTSUPP);
+	cq_lock(cq);
+	error = cq_resize(cq, &req);
+	cq_unlock(cq);
+	return error ? rnic_fail(error) : 0;
+}
+
+int cq_modify(struct ibv_cq *ibcq, struct ibv_modify_cq_attr *attr)
+{
+	const struct rnic_modify_cq_req req = {
+		.handle = ibcq->handle,
+		.count = attr->moderate.cq_count,
+		.period_microseconds = attr->moderate.cq_period,
+	};
+	int error;
+
+	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
+		return rnic_fail(EOPNOTSUPP);
+	if (!attr->attr_mask)
+		return 0;
+	error = ctl_conn_ask(&ctx_of(ibcq->context)->ctl, RNIC_OP_MODIFY_CQ, &req, sizeof(req));
+	return error ? rnic_fail(error) : 0;
 }
 
 VERBS_API int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq,

@@ -4,6 +4,19 @@
 
 #include "rnic.h"
 
+/* Keeps others from polling, unless the application promised that there are none. */
+static inline void cq_lock(struct rnic_cq *cq)
+{
+	if (!cq->unlocked)
+		pthread_mutex_lock(&cq->lock);
+}
+
+static inline void cq_unlock(struct rnic_cq *cq)
+{
+	if (!cq->unlocked)
+		pthread_mutex_unlock(&cq->lock);
+}
+
 /* Enters a QP's ring, whose completions come to the CQ from now on. */
 void cq_join(struct rnic_cq *cq, struct queue_ring *ring);
 

@@ -138,6 +138,7 @@ static void ctx_fill(struct rnic_context *ctx)
 	vctx->query_port = query_port_ex;
 	vctx->query_device_ex = query_device_ex;
 	vctx->create_cq_ex = cq_create_ex;
+	vctx->modify_cq = cq_modify;
 	vctx->create_qp_ex = qp_create_ex;
 	vctx->create_srq_ex = srq_create_ex;
 	vctx->get_srq_num = srq_number;

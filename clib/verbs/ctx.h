@@ -29,6 +29,7 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 		    struct ibv_device_attr_ex *attr, size_t attr_bytes);
 int cq_poll(struct ibv_cq *ibcq, int max, struct ibv_wc *wc);
 int cq_arm(struct ibv_cq *ibcq, int solicited_only);
+int cq_modify(struct ibv_cq *ibcq, struct ibv_modify_cq_attr *attr);
 struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 int post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);

@@ -13,21 +13,9 @@
  */
 enum { POLL_YIELD_AFTER = 100, POLL_CHECK_EVERY = 1000 };
 
-static void poll_lock(struct rnic_cq *cq)
-{
-	if (!cq->unlocked)
-		pthread_mutex_lock(&cq->lock);
-}
-
-static void poll_unlock(struct rnic_cq *cq)
-{
-	if (!cq->unlocked)
-		pthread_mutex_unlock(&cq->lock);
-}
-
 static struct rnic_cqe *poll_slot(const struct rnic_cq *cq, uint32_t index)
 {
-	return (struct rnic_cqe *)(void *)(cq->map + RNIC_QUEUE_HEADER_BYTES) + (index & cq->mask);
+	return (struct rnic_cqe *)(void *)cq->slots + (index & cq->mask);
 }
 
 static uint32_t poll_producer(const struct rnic_cq *cq)
@@ -88,14 +76,14 @@ void cq_leave(struct rnic_cq *cq, struct queue_ring *ring)
 	struct rnic_context *ctx = ctx_of(cq->ex.context);
 	struct queue_ring *_Atomic *at = poll_bucket(cq, ring->qpn);
 
-	poll_lock(cq);
+	cq_lock(cq);
 	pthread_mutex_lock(&ctx->objects_lock);
 	while (atomic_load(at) && atomic_load(at) != ring)
 		at = &atomic_load(at)->next;
 	if (atomic_load(at))
 		atomic_store(at, atomic_load(&ring->next));
 	pthread_mutex_unlock(&ctx->objects_lock);
-	poll_unlock(cq);
+	cq_unlock(cq);
 }
 
 /* Returns the ring that a completion comes from; NULL where it is an SRQ's. */
@@ -180,7 +168,7 @@ int cq_poll(struct ibv_cq *ibcq, int max, struct ibv_wc *wc)
 	uint32_t at, producer;
 	int found = 0, error = 0;
 
-	poll_lock(cq);
+	cq_lock(cq);
 	producer = poll_producer(cq);
 	for (at = cq->consumer; at != producer && found < max; at++) {
 		const struct rnic_cqe *cqe = poll_slot(cq, at);
@@ -196,7 +184,7 @@ int cq_poll(struct ibv_cq *ibcq, int max, struct ibv_wc *wc)
 		cq->empty_polls = 0;
 	else if (max > 0)
 		error = poll_empty(cq);
-	poll_unlock(cq);
+	cq_unlock(cq);
 	if (error) {
 		errno = error;
 		return -1;
@@ -208,7 +196,7 @@ void cq_cancel(struct rnic_cq *cq, uint32_t qpn)
 {
 	uint32_t producer;
 
-	poll_lock(cq);
+	cq_lock(cq);
 	producer = poll_producer(cq);
 	for (uint32_t at = cq->consumer; at != producer; at++) {
 		struct rnic_cqe *cqe = poll_slot(cq, at);
@@ -221,7 +209,7 @@ void cq_cancel(struct rnic_cq *cq, uint32_t qpn)
 		if (ring->qpn == qpn)
 			atomic_store(&ring->polled, queue_ring_next(ring));
 	}
-	poll_unlock(cq);
+	cq_unlock(cq);
 }
 
 int cq_arm(struct ibv_cq *ibcq, int solicited_only)
@@ -278,14 +266,14 @@ static int poll_ex_start(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 	if (attr && attr->comp_mask)
 		return EINVAL;
-	poll_lock(cq);
+	cq_lock(cq);
 	error = poll_ex_take(cq, cq->consumer);
 	if (!error) {
 		cq->empty_polls = 0;
 		return 0; /* locked until end_poll */
 	}
 	error = poll_empty(cq);
-	poll_unlock(cq);
+	cq_unlock(cq);
 	return error ? error : ENOENT;
 }
 
@@ -307,7 +295,7 @@ static void poll_ex_end(struct ibv_cq_ex *ex)
 		poll_release(cq, cq->consumer + 1);
 	poll_ex_grant(cq);
 	cq->holding = false;
-	poll_unlock(cq);
+	cq_unlock(cq);
 }
 
 static enum ibv_wc_opcode poll_ex_opcode(struct ibv_cq_ex *ex)

@@ -84,6 +84,8 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 	out.hca_core_clock = in.hca_core_clock_khz;
 	out.device_cap_flags_ex = in.cap_flags;
 	out.phys_port_cnt_ex = in.ports;
+	out.cq_mod_caps.max_cq_count = (uint16_t)in.max_cq_moderation;
+	out.cq_mod_caps.max_cq_period = (uint16_t)in.max_cq_moderation;
 	memset(attr, 0, attr_bytes);
 	memcpy(attr, &out, query_min(attr_bytes, sizeof(out)));
 	return 0;

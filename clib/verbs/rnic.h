@@ -93,6 +93,9 @@ struct rnic_cq {
 	atomic_uint users; /* ends of queue pairs that complete here */
 	unsigned char *map;
 	size_t map_bytes;
+	/* The entries: behind the header in map, or after a resize in a mapping of their own. */
+	unsigned char *slots;
+	size_t slots_bytes; /* of their own mapping, else 0 */
 	uint32_t mask;
 	uint32_t consumer; /* ours; the shared word follows it */
 	uint32_t empty_polls;

@@ -127,7 +127,7 @@ type DeviceAttr struct {
 	LocalCAAckDelay     uint32
 	Ports               uint32
 	MaxInline           uint32
-	Reserved            uint32
+	MaxCQModeration     uint32 // completions, and microseconds, in a ModifyCQReq
 }
 
 // PortReq selects a port, numbered from 1.

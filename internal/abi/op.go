@@ -21,7 +21,7 @@ var opNames = map[Op]string{
 	OpEstablish: "ESTABLISH", OpNotify: "NOTIFY", OpInitQPAttr: "INIT_QP_ATTR",
 	OpSetOption: "SET_OPTION", OpMigrateID: "MIGRATE_ID", OpJoinMulticast: "JOIN_MULTICAST",
 	OpLeaveMulticast: "LEAVE_MULTICAST", OpAttachMulticast: "ATTACH_MULTICAST",
-	OpDetachMulticast: "DETACH_MULTICAST",
+	OpDetachMulticast: "DETACH_MULTICAST", OpResizeCQ: "RESIZE_CQ", OpModifyCQ: "MODIFY_CQ",
 }
 
 func (o Op) String() string {

@@ -81,7 +81,7 @@ func (n *NIC) CloseContext(now clock.Time, c *Context) {
 		n.removeSRQ(c.srqs[h])
 	}
 	for _, h := range slices.Sorted(maps.Keys(c.cqs)) {
-		c.cqs[h].shared.Release()
+		c.cqs[h].release()
 	}
 	for h := range c.ahs {
 		delete(n.ahs, h)

@@ -18,13 +18,21 @@ type cq struct {
 	handle  uint32
 	channel uint32
 	shared  Shared
+	slots   Shared // nil while those that shared has are in use
 	ring    *ring.Producer
 	arm     *atomic.Uint32
 	state   *atomic.Uint32
 	failed  bool
-	users   int // queue pairs
+	lossy   bool // the application has asked not to be told of overruns
+	users   int  // queue pairs
 	pushed  uint64
+
+	moderation moderation
 }
+
+// cqIgnoreOverrun is IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN; the other known flag, that one thread
+// polls, is between the application and its library.
+const cqIgnoreOverrun = 1 << 1
 
 // CreateCQ makes a completion queue; its memory goes to the application.
 func (c *Context) CreateCQ(req *abi.CreateCQReq) (abi.CreateCQRsp, Shared, *rdma.Refusal) {
@@ -48,6 +56,7 @@ func (c *Context) CreateCQ(req *abi.CreateCQReq) (abi.CreateCQRsp, Shared, *rdma
 		ring: ring.NewProducer(m[abi.QueueHeaderBytes:], geo,
 			ring.Word(m, abi.OffCQProducer), ring.Word(m, abi.OffCQConsumer)),
 		arm: ring.Word(m, abi.OffCQArm), state: ring.Word(m, abi.OffCQState),
+		lossy: req.Flags&cqIgnoreOverrun != 0,
 	}
 	c.cqs[q.handle] = q
 	c.nic.counts.cqs++
@@ -65,8 +74,17 @@ func (c *Context) DestroyCQ(handle uint32) *rdma.Refusal {
 	}
 	delete(c.cqs, handle)
 	c.nic.counts.cqs--
-	q.shared.Release()
+	q.release()
 	return nil
+}
+
+// release gives the memory back.
+func (q *cq) release() {
+	q.nic.moderated.remove(q)
+	if q.slots != nil {
+		q.slots.Release()
+	}
+	q.shared.Release()
 }
 
 // Push writes a completion and wakes the application if it asked for that.
@@ -89,17 +107,30 @@ func (q *cq) Push(e *abi.CQE, solicited bool) {
 	if armed == abi.ArmNone {
 		return
 	}
-	wanted := armed == abi.ArmNext || solicited || e.Status != uint32(rdma.WCSuccess)
-	if !wanted || q.arm.Swap(abi.ArmNone) == abi.ArmNone {
+	isError := e.Status != uint32(rdma.WCSuccess)
+	if armed != abi.ArmNext && !solicited && !isError {
 		return
 	}
-	if q.channel != 0 {
+	if q.moderation.isOn() && !isError && q.moderate() {
+		return
+	}
+	q.notify()
+}
+
+// notify sends the event that the application asked for, if it still wants it.
+func (q *cq) notify() {
+	q.moderation.held = 0
+	if q.arm.Swap(abi.ArmNone) != abi.ArmNone && q.channel != 0 {
 		q.nic.events.push(Event{Context: q.context, Channel: q.channel, Handle: q.handle})
 	}
 }
 
 // overrun puts the queue into its error state: the application lost a completion.
 func (q *cq) overrun() {
+	if q.lossy {
+		q.nic.counters.CQOverruns++
+		return
+	}
 	q.failed = true
 	q.state.Store(1)
 	q.nic.counters.CQOverruns++

@@ -49,6 +49,8 @@ type NIC struct {
 	pacer  pacer
 	timers timerHeap
 	doomed []*cq // overrun CQs whose QPs have to fail yet
+	// moderated are the CQs that hold an event back.
+	moderated moderatedList
 	events eventQueue
 
 	counters Counters
@@ -172,13 +174,14 @@ func (n *NIC) HandleTimeout(now clock.Time) {
 		n.settle(q)
 	}
 	n.pacer.release(n, now)
+	n.moderated.handleTimeout(now)
 	n.failDoomed()
 	n.cm.handleTimeout(now)
 }
 
 // PollTimeout returns when HandleTimeout wants to be called; it may be early, never late.
 func (n *NIC) PollTimeout() clock.Time {
-	return min(n.timers.next(), n.cm.pollTimeout(), n.pacer.deadline())
+	return min(n.timers.next(), n.cm.pollTimeout(), n.pacer.deadline(), n.moderated.deadline())
 }
 
 // PollTransmit fills p with the next packet to send: management first, then QPs in turns.

@@ -78,6 +78,27 @@ func (p *Producer) Pushed() uint32 { return p.next }
 // Entries returns the ring's capacity.
 func (p *Producer) Entries() uint32 { return p.geo.Entries }
 
+// Unreleased returns how many published slots the consumer has not given back; all where its
+// index is one that no correct consumer writes.
+func (p *Producer) Unreleased() uint32 {
+	p.unread = p.cons.Load()
+	return min(p.next-p.unread, p.geo.Entries)
+}
+
+// MoveTo returns the writing end over other slots, into which it copies what the consumer has not
+// released. Indices stay what they are.
+//
+// Preconditions: Unreleased() ≤ geo.Entries; the consumer does not read meanwhile.
+func (p *Producer) MoveTo(slots []byte, geo Geometry) *Producer {
+	to := &Producer{slots: slots[:geo.Bytes()], geo: geo, prod: p.prod, cons: p.cons, next: p.next}
+	for i := p.next - min(p.Unreleased(), geo.Entries); i != p.next; i++ {
+		from := p.slots[int(i&(p.geo.Entries-1))*int(p.geo.Stride):]
+		copy(to.slots[int(i&(geo.Entries-1))*int(geo.Stride):], from[:p.geo.Stride])
+	}
+	to.unread = p.unread
+	return to
+}
+
 // Consumer is the reading end.
 type Consumer struct {
 	slots    []byte

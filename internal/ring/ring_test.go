@@ -97,3 +97,58 @@ func TestRoundEntries(t *testing.T) {
 		}
 	}
 }
+
+func TestProducer_MoveTo_KeepsWhatIsUnread(t *testing.T) {
+	for _, row := range []struct {
+		name            string
+		start           uint32
+		pushed, read    uint32
+		entries, larger uint32
+	}{
+		{"Grow", 0, 4, 1, 4, 16},
+		{"Shrink", 5, 6, 4, 8, 2},
+		{"AcrossWrap", 0xfffffffe, 4, 0, 4, 8},
+		{"Empty", 7, 3, 3, 8, 1},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			geo := Geometry{Entries: row.entries, Stride: 8}
+			header, slots := make([]byte, 256), make([]byte, geo.Bytes())
+			Word(header, 0).Store(row.start)
+			Word(header, 128).Store(row.start)
+			p := NewProducer(slots, geo, Word(header, 0), Word(header, 128))
+			c := NewConsumer(slots, geo, Word(header, 0), Word(header, 128))
+			push := func(v uint32) {
+				binary.LittleEndian.PutUint64(p.Slot(), uint64(v))
+				p.Push()
+				p.Publish()
+			}
+			for i := range row.pushed {
+				push(i)
+			}
+			c.Release(row.read)
+			left := row.pushed - row.read
+			if got := p.Unreleased(); got != left {
+				t.Fatalf("%d unreleased, want %d", got, left)
+			}
+			other := Geometry{Entries: row.larger, Stride: 8}
+			moved := make([]byte, other.Bytes())
+			p = p.MoveTo(moved, other)
+			c = NewConsumer(moved, other, Word(header, 0), Word(header, 128))
+			if p.Free() != row.larger-left {
+				t.Fatalf("%d free after the move, want %d", p.Free(), row.larger-left)
+			}
+			for i := row.pushed; p.Free() > 0; i++ {
+				push(i)
+			}
+			n, ok := c.Pending()
+			if n != row.larger || !ok {
+				t.Fatalf("%d pending, want %d", n, row.larger)
+			}
+			for i := range n {
+				if got := binary.LittleEndian.Uint64(c.Slot(i)); got != uint64(row.read+i) {
+					t.Errorf("slot %d holds %d, want %d", i, got, row.read+i)
+				}
+			}
+		})
+	}
+}

@@ -43,6 +43,8 @@ var structs = []any{
 	abi.CreateSRQReq{},
 	abi.CreateSRQRsp{},
 	abi.SRQAttr{},
+	abi.ResizeCQReq{},
+	abi.ModifyCQReq{},
 	abi.StatusRsp{},
 	abi.CaptureReq{},
 	abi.CaptureRsp{},
@@ -162,6 +164,8 @@ var constants = []struct {
 		{"OpShutdown", uint64(abi.OpShutdown)},
 		{"OpCapture", uint64(abi.OpCapture)},
 		{"OpEndCapture", uint64(abi.OpEndCapture)},
+		{"OpResizeCQ", uint64(abi.OpResizeCQ)},
+		{"OpModifyCQ", uint64(abi.OpModifyCQ)},
 	}},
 	{"Vendor errors of completions.", []constant{
 		{"VendorNone", uint64(abi.VendorNone)},
