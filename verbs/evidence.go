@@ -34,6 +34,8 @@ var vendorText = [...]string{
 	abi.VendorRemoteRights:  "the peer asked for more than the QP or the key grants",
 	abi.VendorRDAtomic:      "max_rd_atomic is 0, or the peer exceeded ours",
 	abi.VendorFlushed:       "the QP was in error",
+	abi.VendorWindow: "the memory window could not be bound or invalidated: its type, state or" +
+		" key, or the region's rights do not allow it",
 }
 
 // nakText names the NAK codes of the AETH (IBTA 9.7.5.2.8).

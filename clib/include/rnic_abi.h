@@ -90,6 +90,14 @@
 #define RNIC_OP_LEAVE_MULTICAST 0x34u
 #define RNIC_OP_ATTACH_MULTICAST 0x35u
 #define RNIC_OP_DETACH_MULTICAST 0x36u
+#define RNIC_OP_ALLOC_MW 0x50u
+#define RNIC_OP_DEALLOC_MW 0x51u
+#define RNIC_OP_REREG_MR 0x52u
+#define RNIC_OP_ALLOC_NULL_MR 0x53u
+#define RNIC_OP_ADVISE_MR 0x54u
+#define RNIC_OP_ALLOC_DM 0x55u
+#define RNIC_OP_FREE_DM 0x56u
+#define RNIC_OP_REG_DEVICE_MR 0x57u
 #define RNIC_OP_SHUTDOWN 0x41u
 #define RNIC_OP_CAPTURE 0x42u
 #define RNIC_OP_END_CAPTURE 0x43u
@@ -115,6 +123,7 @@
 #define RNIC_VENDOR_REMOTE_RIGHTS 0xfu
 #define RNIC_VENDOR_RD_ATOMIC 0x10u
 #define RNIC_VENDOR_FLUSHED 0x11u
+#define RNIC_VENDOR_WINDOW 0x12u
 
 /* Limits that both ends share. */
 #define RNIC_MAX_MR_SEGMENTS 0x10u
@@ -290,6 +299,8 @@ struct rnic_device_attr {
 	uint64_t cap_flags;
 	uint64_t hca_core_clock_khz;
 	uint64_t completion_ts_mask;
+	uint64_t max_dm_size;
+	uint64_t odp_caps;
 	uint32_t vendor_id;
 	uint32_t vendor_part_id;
 	uint32_t hw_version;
@@ -315,11 +326,15 @@ struct rnic_device_attr {
 	uint32_t max_total_mcast_attach;
 	uint32_t max_pkeys;
 	uint32_t local_ca_ack_delay;
+	uint32_t odp_caps_rc;
+	uint32_t odp_caps_uc;
+	uint32_t odp_caps_ud;
+	uint32_t odp_caps_xrc;
 	uint32_t ports;
 	uint32_t max_inline;
 	uint32_t max_cq_moderation;
 };
-static_assert(sizeof(struct rnic_device_attr) == 232, "rnic_device_attr");
+static_assert(sizeof(struct rnic_device_attr) == 264, "rnic_device_attr");
 static_assert(offsetof(struct rnic_device_attr, fw_version) == 0, "rnic_device_attr.fw_version");
 static_assert(offsetof(struct rnic_device_attr, node_guid) == 64, "rnic_device_attr.node_guid");
 static_assert(offsetof(struct rnic_device_attr, sys_image_guid) == 72, "rnic_device_attr.sys_image_guid");
@@ -328,34 +343,40 @@ static_assert(offsetof(struct rnic_device_attr, page_size_cap) == 88, "rnic_devi
 static_assert(offsetof(struct rnic_device_attr, cap_flags) == 96, "rnic_device_attr.cap_flags");
 static_assert(offsetof(struct rnic_device_attr, hca_core_clock_khz) == 104, "rnic_device_attr.hca_core_clock_khz");
 static_assert(offsetof(struct rnic_device_attr, completion_ts_mask) == 112, "rnic_device_attr.completion_ts_mask");
-static_assert(offsetof(struct rnic_device_attr, vendor_id) == 120, "rnic_device_attr.vendor_id");
-static_assert(offsetof(struct rnic_device_attr, vendor_part_id) == 124, "rnic_device_attr.vendor_part_id");
-static_assert(offsetof(struct rnic_device_attr, hw_version) == 128, "rnic_device_attr.hw_version");
-static_assert(offsetof(struct rnic_device_attr, max_qp) == 132, "rnic_device_attr.max_qp");
-static_assert(offsetof(struct rnic_device_attr, max_qpwr) == 136, "rnic_device_attr.max_qpwr");
-static_assert(offsetof(struct rnic_device_attr, max_sge) == 140, "rnic_device_attr.max_sge");
-static_assert(offsetof(struct rnic_device_attr, max_sge_read) == 144, "rnic_device_attr.max_sge_read");
-static_assert(offsetof(struct rnic_device_attr, max_cq) == 148, "rnic_device_attr.max_cq");
-static_assert(offsetof(struct rnic_device_attr, max_cqe) == 152, "rnic_device_attr.max_cqe");
-static_assert(offsetof(struct rnic_device_attr, max_mr) == 156, "rnic_device_attr.max_mr");
-static_assert(offsetof(struct rnic_device_attr, max_pd) == 160, "rnic_device_attr.max_pd");
-static_assert(offsetof(struct rnic_device_attr, max_qp_read_atomic) == 164, "rnic_device_attr.max_qp_read_atomic");
-static_assert(offsetof(struct rnic_device_attr, max_res_read_atomic) == 168, "rnic_device_attr.max_res_read_atomic");
-static_assert(offsetof(struct rnic_device_attr, max_qp_init_read_atomic) == 172, "rnic_device_attr.max_qp_init_read_atomic");
-static_assert(offsetof(struct rnic_device_attr, atomic_cap) == 176, "rnic_device_attr.atomic_cap");
-static_assert(offsetof(struct rnic_device_attr, max_mw) == 180, "rnic_device_attr.max_mw");
-static_assert(offsetof(struct rnic_device_attr, max_ah) == 184, "rnic_device_attr.max_ah");
-static_assert(offsetof(struct rnic_device_attr, max_srq) == 188, "rnic_device_attr.max_srq");
-static_assert(offsetof(struct rnic_device_attr, max_srqwr) == 192, "rnic_device_attr.max_srqwr");
-static_assert(offsetof(struct rnic_device_attr, max_srqsge) == 196, "rnic_device_attr.max_srqsge");
-static_assert(offsetof(struct rnic_device_attr, max_mcast_grp) == 200, "rnic_device_attr.max_mcast_grp");
-static_assert(offsetof(struct rnic_device_attr, max_mcast_qp_attach) == 204, "rnic_device_attr.max_mcast_qp_attach");
-static_assert(offsetof(struct rnic_device_attr, max_total_mcast_attach) == 208, "rnic_device_attr.max_total_mcast_attach");
-static_assert(offsetof(struct rnic_device_attr, max_pkeys) == 212, "rnic_device_attr.max_pkeys");
-static_assert(offsetof(struct rnic_device_attr, local_ca_ack_delay) == 216, "rnic_device_attr.local_ca_ack_delay");
-static_assert(offsetof(struct rnic_device_attr, ports) == 220, "rnic_device_attr.ports");
-static_assert(offsetof(struct rnic_device_attr, max_inline) == 224, "rnic_device_attr.max_inline");
-static_assert(offsetof(struct rnic_device_attr, max_cq_moderation) == 228, "rnic_device_attr.max_cq_moderation");
+static_assert(offsetof(struct rnic_device_attr, max_dm_size) == 120, "rnic_device_attr.max_dm_size");
+static_assert(offsetof(struct rnic_device_attr, odp_caps) == 128, "rnic_device_attr.odp_caps");
+static_assert(offsetof(struct rnic_device_attr, vendor_id) == 136, "rnic_device_attr.vendor_id");
+static_assert(offsetof(struct rnic_device_attr, vendor_part_id) == 140, "rnic_device_attr.vendor_part_id");
+static_assert(offsetof(struct rnic_device_attr, hw_version) == 144, "rnic_device_attr.hw_version");
+static_assert(offsetof(struct rnic_device_attr, max_qp) == 148, "rnic_device_attr.max_qp");
+static_assert(offsetof(struct rnic_device_attr, max_qpwr) == 152, "rnic_device_attr.max_qpwr");
+static_assert(offsetof(struct rnic_device_attr, max_sge) == 156, "rnic_device_attr.max_sge");
+static_assert(offsetof(struct rnic_device_attr, max_sge_read) == 160, "rnic_device_attr.max_sge_read");
+static_assert(offsetof(struct rnic_device_attr, max_cq) == 164, "rnic_device_attr.max_cq");
+static_assert(offsetof(struct rnic_device_attr, max_cqe) == 168, "rnic_device_attr.max_cqe");
+static_assert(offsetof(struct rnic_device_attr, max_mr) == 172, "rnic_device_attr.max_mr");
+static_assert(offsetof(struct rnic_device_attr, max_pd) == 176, "rnic_device_attr.max_pd");
+static_assert(offsetof(struct rnic_device_attr, max_qp_read_atomic) == 180, "rnic_device_attr.max_qp_read_atomic");
+static_assert(offsetof(struct rnic_device_attr, max_res_read_atomic) == 184, "rnic_device_attr.max_res_read_atomic");
+static_assert(offsetof(struct rnic_device_attr, max_qp_init_read_atomic) == 188, "rnic_device_attr.max_qp_init_read_atomic");
+static_assert(offsetof(struct rnic_device_attr, atomic_cap) == 192, "rnic_device_attr.atomic_cap");
+static_assert(offsetof(struct rnic_device_attr, max_mw) == 196, "rnic_device_attr.max_mw");
+static_assert(offsetof(struct rnic_device_attr, max_ah) == 200, "rnic_device_attr.max_ah");
+static_assert(offsetof(struct rnic_device_attr, max_srq) == 204, "rnic_device_attr.max_srq");
+static_assert(offsetof(struct rnic_device_attr, max_srqwr) == 208, "rnic_device_attr.max_srqwr");
+static_assert(offsetof(struct rnic_device_attr, max_srqsge) == 212, "rnic_device_attr.max_srqsge");
+static_assert(offsetof(struct rnic_device_attr, max_mcast_grp) == 216, "rnic_device_attr.max_mcast_grp");
+static_assert(offsetof(struct rnic_device_attr, max_mcast_qp_attach) == 220, "rnic_device_attr.max_mcast_qp_attach");
+static_assert(offsetof(struct rnic_device_attr, max_total_mcast_attach) == 224, "rnic_device_attr.max_total_mcast_attach");
+static_assert(offsetof(struct rnic_device_attr, max_pkeys) == 228, "rnic_device_attr.max_pkeys");
+static_assert(offsetof(struct rnic_device_attr, local_ca_ack_delay) == 232, "rnic_device_attr.local_ca_ack_delay");
+static_assert(offsetof(struct rnic_device_attr, odp_caps_rc) == 236, "rnic_device_attr.odp_caps_rc");
+static_assert(offsetof(struct rnic_device_attr, odp_caps_uc) == 240, "rnic_device_attr.odp_caps_uc");
+static_assert(offsetof(struct rnic_device_attr, odp_caps_ud) == 244, "rnic_device_attr.odp_caps_ud");
+static_assert(offsetof(struct rnic_device_attr, odp_caps_xrc) == 248, "rnic_device_attr.odp_caps_xrc");
+static_assert(offsetof(struct rnic_device_attr, ports) == 252, "rnic_device_attr.ports");
+static_assert(offsetof(struct rnic_device_attr, max_inline) == 256, "rnic_device_attr.max_inline");
+static_assert(offsetof(struct rnic_device_attr, max_cq_moderation) == 260, "rnic_device_attr.max_cq_moderation");
 
 struct rnic_port_req {
 	uint32_t port;
@@ -484,6 +505,92 @@ static_assert(offsetof(struct rnic_reg_mr_rsp, handle) == 0, "rnic_reg_mr_rsp.ha
 static_assert(offsetof(struct rnic_reg_mr_rsp, lkey) == 4, "rnic_reg_mr_rsp.lkey");
 static_assert(offsetof(struct rnic_reg_mr_rsp, rkey) == 8, "rnic_reg_mr_rsp.rkey");
 static_assert(offsetof(struct rnic_reg_mr_rsp, mapped) == 12, "rnic_reg_mr_rsp.mapped");
+
+struct rnic_rereg_mr_req {
+	uint32_t handle;
+	uint32_t flags;
+	uint32_t pd;
+	uint32_t access;
+	uint64_t addr;
+	uint64_t length;
+	uint64_t iova;
+	uint32_t num_segments;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_rereg_mr_req) == 48, "rnic_rereg_mr_req");
+static_assert(offsetof(struct rnic_rereg_mr_req, handle) == 0, "rnic_rereg_mr_req.handle");
+static_assert(offsetof(struct rnic_rereg_mr_req, flags) == 4, "rnic_rereg_mr_req.flags");
+static_assert(offsetof(struct rnic_rereg_mr_req, pd) == 8, "rnic_rereg_mr_req.pd");
+static_assert(offsetof(struct rnic_rereg_mr_req, access) == 12, "rnic_rereg_mr_req.access");
+static_assert(offsetof(struct rnic_rereg_mr_req, addr) == 16, "rnic_rereg_mr_req.addr");
+static_assert(offsetof(struct rnic_rereg_mr_req, length) == 24, "rnic_rereg_mr_req.length");
+static_assert(offsetof(struct rnic_rereg_mr_req, iova) == 32, "rnic_rereg_mr_req.iova");
+static_assert(offsetof(struct rnic_rereg_mr_req, num_segments) == 40, "rnic_rereg_mr_req.num_segments");
+static_assert(offsetof(struct rnic_rereg_mr_req, reserved) == 44, "rnic_rereg_mr_req.reserved");
+
+struct rnic_alloc_mw_req {
+	uint32_t pd;
+	uint32_t type;
+};
+static_assert(sizeof(struct rnic_alloc_mw_req) == 8, "rnic_alloc_mw_req");
+static_assert(offsetof(struct rnic_alloc_mw_req, pd) == 0, "rnic_alloc_mw_req.pd");
+static_assert(offsetof(struct rnic_alloc_mw_req, type) == 4, "rnic_alloc_mw_req.type");
+
+struct rnic_alloc_mw_rsp {
+	uint32_t handle;
+	uint32_t rkey;
+};
+static_assert(sizeof(struct rnic_alloc_mw_rsp) == 8, "rnic_alloc_mw_rsp");
+static_assert(offsetof(struct rnic_alloc_mw_rsp, handle) == 0, "rnic_alloc_mw_rsp.handle");
+static_assert(offsetof(struct rnic_alloc_mw_rsp, rkey) == 4, "rnic_alloc_mw_rsp.rkey");
+
+struct rnic_advise_mr_req {
+	uint32_t pd;
+	uint32_t advice;
+	uint32_t flags;
+	uint32_t num_sge;
+};
+static_assert(sizeof(struct rnic_advise_mr_req) == 16, "rnic_advise_mr_req");
+static_assert(offsetof(struct rnic_advise_mr_req, pd) == 0, "rnic_advise_mr_req.pd");
+static_assert(offsetof(struct rnic_advise_mr_req, advice) == 4, "rnic_advise_mr_req.advice");
+static_assert(offsetof(struct rnic_advise_mr_req, flags) == 8, "rnic_advise_mr_req.flags");
+static_assert(offsetof(struct rnic_advise_mr_req, num_sge) == 12, "rnic_advise_mr_req.num_sge");
+
+struct rnic_alloc_dm_req {
+	uint64_t length;
+	uint32_t align_log;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_alloc_dm_req) == 16, "rnic_alloc_dm_req");
+static_assert(offsetof(struct rnic_alloc_dm_req, length) == 0, "rnic_alloc_dm_req.length");
+static_assert(offsetof(struct rnic_alloc_dm_req, align_log) == 8, "rnic_alloc_dm_req.align_log");
+static_assert(offsetof(struct rnic_alloc_dm_req, reserved) == 12, "rnic_alloc_dm_req.reserved");
+
+struct rnic_alloc_dm_rsp {
+	uint64_t length;
+	uint32_t handle;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_alloc_dm_rsp) == 16, "rnic_alloc_dm_rsp");
+static_assert(offsetof(struct rnic_alloc_dm_rsp, length) == 0, "rnic_alloc_dm_rsp.length");
+static_assert(offsetof(struct rnic_alloc_dm_rsp, handle) == 8, "rnic_alloc_dm_rsp.handle");
+static_assert(offsetof(struct rnic_alloc_dm_rsp, reserved) == 12, "rnic_alloc_dm_rsp.reserved");
+
+struct rnic_reg_device_mr_req {
+	uint32_t pd;
+	uint32_t dm;
+	uint64_t offset;
+	uint64_t length;
+	uint32_t access;
+	uint32_t flags;
+};
+static_assert(sizeof(struct rnic_reg_device_mr_req) == 32, "rnic_reg_device_mr_req");
+static_assert(offsetof(struct rnic_reg_device_mr_req, pd) == 0, "rnic_reg_device_mr_req.pd");
+static_assert(offsetof(struct rnic_reg_device_mr_req, dm) == 4, "rnic_reg_device_mr_req.dm");
+static_assert(offsetof(struct rnic_reg_device_mr_req, offset) == 8, "rnic_reg_device_mr_req.offset");
+static_assert(offsetof(struct rnic_reg_device_mr_req, length) == 16, "rnic_reg_device_mr_req.length");
+static_assert(offsetof(struct rnic_reg_device_mr_req, access) == 24, "rnic_reg_device_mr_req.access");
+static_assert(offsetof(struct rnic_reg_device_mr_req, flags) == 28, "rnic_reg_device_mr_req.flags");
 
 struct rnic_comp_event {
 	uint32_t cq;

@@ -100,6 +100,8 @@ type DeviceAttr struct {
 	CapFlags            uint64 // enum ibv_device_cap_flags and _ex
 	HCACoreClockKHz     uint64
 	CompletionTSMask    uint64
+	MaxDMSize           uint64 // bytes of device memory
+	ODPCaps             uint64 // enum ibv_odp_general_caps
 	VendorID            uint32
 	VendorPartID        uint32
 	HWVersion           uint32
@@ -125,6 +127,10 @@ type DeviceAttr struct {
 	MaxTotalMcastAttach uint32
 	MaxPKeys            uint32
 	LocalCAAckDelay     uint32
+	ODPCapsRC           uint32 // enum ibv_odp_transport_cap_bits
+	ODPCapsUC           uint32
+	ODPCapsUD           uint32
+	ODPCapsXRC          uint32
 	Ports               uint32
 	MaxInline           uint32
 	MaxCQModeration     uint32 // completions, and microseconds, in a ModifyCQReq

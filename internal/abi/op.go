@@ -21,6 +21,9 @@ var opNames = map[Op]string{
 	OpEstablish: "ESTABLISH", OpNotify: "NOTIFY", OpInitQPAttr: "INIT_QP_ATTR",
 	OpSetOption: "SET_OPTION", OpMigrateID: "MIGRATE_ID", OpJoinMulticast: "JOIN_MULTICAST",
 	OpLeaveMulticast: "LEAVE_MULTICAST", OpAttachMulticast: "ATTACH_MULTICAST",
+	OpAllocMW: "ALLOC_MW", OpDeallocMW: "DEALLOC_MW", OpReregMR: "REREG_MR",
+	OpAllocNullMR: "ALLOC_NULL_MR", OpAdviseMR: "ADVISE_MR", OpAllocDM: "ALLOC_DM",
+	OpFreeDM: "FREE_DM", OpRegDeviceMR: "REG_DEVICE_MR",
 	OpDetachMulticast: "DETACH_MULTICAST", OpResizeCQ: "RESIZE_CQ", OpModifyCQ: "MODIFY_CQ",
 }
 

@@ -24,4 +24,5 @@ const (
 	VendorRemoteRights  Vendor = 15 // responder: QP or key lacks the right
 	VendorRDAtomic      Vendor = 16 // max_rd_atomic is 0, or the peer exceeded ours
 	VendorFlushed       Vendor = 17 // flushed because the QP is in error
+	VendorWindow        Vendor = 18 // a memory window could not be bound or invalidated
 )

@@ -8,15 +8,20 @@ const (
 	FaultNone   Fault = iota
 	FaultKey          // no such key
 	FaultPD           // the key belongs to another protection domain
+	FaultQP           // the window was bound by another queue pair
+	FaultUnbound      // the window is not bound
 	FaultRights       // the region does not grant the access
 	FaultBounds       // the range leaves the region
 	FaultMemory       // the process's memory could not be reached
+	FaultWindow       // a window's type, state or key does not allow the bind or invalidate
 )
 
 func (f Fault) String() string {
 	names := [...]string{
-		"none", "unknown key", "key of another protection domain", "access right missing",
-		"range outside the region", "process memory unreachable",
+		"none", "unknown key", "key of another protection domain",
+		"memory window of another queue pair", "memory window is not bound",
+		"access right missing", "range outside the region", "process memory unreachable",
+		"memory window of a type or in a state that does not allow it",
 	}
 	if int(f) < len(names) {
 		return names[f]

@@ -18,15 +18,34 @@ type Region struct {
 	Base   uint64
 	Length uint64
 
-	space Space
-	segs  []Segment
-	first uint64 // user virtual address of Base
-	slot  uint32
-	word  [atomicBytes]byte // the operand of an atomic on process memory, while it is executed
+	kind    Kind
+	space   Space
+	segs    []Segment
+	first   uint64 // user virtual address of Base
+	slot    uint32
+	windows int               // bound to it
+	word    [atomicBytes]byte // the operand of an atomic on process memory, while it is executed
 }
 
-// Config describes a region to register. Segments cover Addr…Addr+Length in order without gaps.
+// Kind is what lies behind a region.
+type Kind uint8
+
+// Kinds of regions.
+const (
+	// KindMemory is an application's memory, or the device's.
+	KindMemory Kind = iota
+	// KindImplicit is everything that the application has or will have mapped (implicit on-demand
+	// paging). Its length is not limited.
+	KindImplicit
+	// KindNull reads as zeros and swallows what is written. It is for this side only: its key is
+	// no remote key (ibv_alloc_null_mr(3)).
+	KindNull
+)
+
+// Config describes a region to register. Segments cover Addr…Addr+Length in order without gaps;
+// a null region has none.
 type Config struct {
+	Kind     Kind
 	PD       PD
 	Access   rdma.Access
 	Addr     uint64
@@ -38,6 +57,15 @@ type Config struct {
 
 // Segments returns the pieces, for the shell to release mappings after Deregister.
 func (r *Region) Segments() []Segment { return r.segs }
+
+// Kind returns what lies behind the region.
+func (r *Region) Kind() Kind { return r.kind }
+
+// First returns the user virtual address of the first byte.
+func (r *Region) First() uint64 { return r.first }
+
+// Windows returns how many memory windows are bound to the region.
+func (r *Region) Windows() int { return r.windows }
 
 // contains reports whether n bytes at addr lie inside; it is safe for every addr and n.
 func (r *Region) contains(addr, n uint64) bool {
@@ -65,6 +93,9 @@ func (r *Region) at(addr uint64) (seg *Segment, off uint64) {
 //
 // Preconditions: contains(addr, n), n > 0.
 func (r *Region) view(addr, n uint64) []byte {
+	if r.kind == KindNull {
+		return nil
+	}
 	s, off := r.at(addr)
 	if s.Mapped == nil {
 		return nil
@@ -77,6 +108,10 @@ func (r *Region) view(addr, n uint64) []byte {
 //
 // Preconditions: contains(addr, len(dst)).
 func (r *Region) read(addr uint64, dst []byte) bool {
+	if r.kind == KindNull {
+		clear(dst)
+		return true
+	}
 	for len(dst) > 0 {
 		s, off := r.at(addr)
 		n := min(uint64(len(dst)), s.Length-off)
@@ -94,6 +129,9 @@ func (r *Region) read(addr uint64, dst []byte) bool {
 //
 // Preconditions: contains(addr, len(src)).
 func (r *Region) write(addr uint64, src []byte) bool {
+	if r.kind == KindNull {
+		return true
+	}
 	for len(src) > 0 {
 		s, off := r.at(addr)
 		n := min(uint64(len(src)), s.Length-off)

@@ -4,21 +4,26 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/softrnic/softrnic/internal/invariant"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// Table is the NIC's memory protection table: every region of every context, found by key.
+// Table is the NIC's memory protection table: every region and window of every context, found by
+// key.
 type Table struct {
-	slots []slot
-	free  []uint32
-	keys  scramble
-	rand  uint64
-	count int
+	slots   []slot
+	free    []uint32
+	keys    scramble
+	rand    uint64
+	count   int
+	windows int
+	bound   map[rdma.QPN]*Window // the first in the list of what a queue pair has bound
 }
 
 type slot struct {
-	region *Region
+	region *Region // or
+	window *Window
 	// variant counts registrations of the slot, so that a key of a dead region stays dead for the
 	// next 255 registrations that reuse its slot.
 	variant uint8
@@ -27,7 +32,10 @@ type slot struct {
 // NewTable makes an empty table. The secret decides the keys; the same secret and the same calls
 // give the same keys.
 func NewTable(secret uint64) *Table {
-	return &Table{keys: newScramble(secret), rand: splitmix(secret ^ 0x6b6579)}
+	return &Table{
+		keys: newScramble(secret), rand: splitmix(secret ^ 0x6b6579),
+		bound: make(map[rdma.QPN]*Window),
+	}
 }
 
 // Len returns the number of regions.
@@ -41,22 +49,40 @@ func (t *Table) Register(c Config) (*Region, *rdma.Refusal) {
 	if t.count >= limits.MaxMR {
 		return nil, rdma.Refuse(syscall.ENOMEM, fmt.Sprintf("limit of %d memory regions", limits.MaxMR))
 	}
-	i := t.take()
-	s := &t.slots[i]
-	s.variant++
-	r := &Region{
-		Key: rdma.Key(t.keys.seal(i)<<8 | uint32(s.variant)), PD: c.PD, Access: c.Access,
-		Base: c.IOVA, Length: c.Length,
-		space: c.Space, segs: c.Segments, first: c.Addr, slot: i,
-	}
-	s.region = r
+	i, key := t.take()
+	r := &Region{Key: key, slot: i}
+	r.set(&c)
+	t.slots[i].region = r
 	t.count++
 	return r, nil
 }
 
+// Reregister changes everything about a region but its key (IBTA 11.2.8.7). Its segments are new
+// ones; those before are returned for the shell to release. After a refusal nothing has changed.
+func (t *Table) Reregister(r *Region, c Config) ([]Segment, *rdma.Refusal) {
+	if r.windows > 0 {
+		return nil, rdma.Refuse(syscall.EBUSY,
+			fmt.Sprintf("%d memory windows are bound to the region", r.windows))
+	}
+	if refusal := checkConfig(&c); refusal != nil {
+		return nil, refusal
+	}
+	old := r.segs
+	r.set(&c)
+	return old, nil
+}
+
+func (r *Region) set(c *Config) {
+	r.PD, r.Access, r.Base, r.Length = c.PD, c.Access, c.IOVA, c.Length
+	r.kind, r.space, r.segs, r.first = c.Kind, c.Space, c.Segments, c.Addr
+}
+
 func checkConfig(c *Config) *rdma.Refusal {
+	if c.Kind == KindNull {
+		return nil
+	}
 	switch {
-	case c.Length > limits.MaxMRSize:
+	case c.Length > limits.MaxMRSize && c.Kind != KindImplicit:
 		return rdma.Refuse(syscall.EINVAL, "region longer than max_mr_size")
 	case c.Addr+c.Length < c.Addr || c.IOVA+c.Length < c.IOVA:
 		return rdma.Refuse(syscall.EINVAL, "region wraps around the address space")
@@ -84,9 +110,17 @@ func checkConfig(c *Config) *rdma.Refusal {
 	return nil
 }
 
-// take returns a free slot. The free list is used from a pseudo-random place, so that keys do not
-// repeat in a pattern.
-func (t *Table) take() uint32 {
+// take returns a free slot with a new key for it.
+func (t *Table) take() (uint32, rdma.Key) {
+	i := t.takeSlot()
+	s := &t.slots[i]
+	s.variant++
+	return i, rdma.Key(t.keys.seal(i)<<8 | uint32(s.variant))
+}
+
+// takeSlot returns a free slot. The free list is used from a pseudo-random place, so that keys do
+// not repeat in a pattern.
+func (t *Table) takeSlot() uint32 {
 	if n := len(t.free); n > 0 {
 		t.rand = splitmix(t.rand)
 		j := t.rand % uint64(n)
@@ -101,30 +135,38 @@ func (t *Table) take() uint32 {
 }
 
 // Deregister removes a region; its key is refused from now on.
+//
+// Preconditions: no window is bound to it.
 func (t *Table) Deregister(r *Region) {
 	if t.slots[r.slot].region != r {
 		return
 	}
+	invariant.Assert(r.windows == 0, "mem: a region with windows is deregistered")
 	t.slots[r.slot].region = nil
 	t.free = append(t.free, r.slot)
 	t.count--
 }
 
-// Find returns the region of a key, or nil.
-func (t *Table) Find(key rdma.Key) *Region {
+// slotOf returns the slot that a key names, whatever its variant, or nil.
+func (t *Table) slotOf(key rdma.Key) *slot {
 	i := t.keys.open(key.Index())
 	if int(i) >= len(t.slots) {
 		return nil
 	}
-	r := t.slots[i].region
-	if r == nil || r.Key != key {
-		return nil
-	}
-	return r
+	return &t.slots[i]
 }
 
-// Check finds the region of a key and checks protection domain, rights and bounds, in this order.
-// It serves local and remote keys alike; want tells which rights are needed (0 = local read).
+// Find returns the region of a key, or nil.
+func (t *Table) Find(key rdma.Key) *Region {
+	s := t.slotOf(key)
+	if s == nil || s.region == nil || s.region.Key != key {
+		return nil
+	}
+	return s.region
+}
+
+// Check finds the region of a local key and checks protection domain, rights and bounds, in this
+// order. want tells which rights are needed (0 = local read).
 func (t *Table) Check(key rdma.Key, pd PD, addr, n uint64, want rdma.Access) (*Region, Fault) {
 	r := t.Find(key)
 	switch {
@@ -177,39 +219,4 @@ func (t *Table) View(key rdma.Key, pd PD, addr, n uint64, want rdma.Access) ([]b
 		return nil, FaultNone
 	}
 	return v, FaultNone
-}
-
-// Alignment of atomic operands is the caller's to check: it has an answer of its own (an invalid
-// request NAK, IBTA 9.4.5).
-
-// FetchAdd adds to the 8 bytes at addr and returns the value before (IBTA 9.4.5.2).
-func (t *Table) FetchAdd(key rdma.Key, pd PD, addr, add uint64) (old uint64, f Fault) {
-	r, f := t.Check(key, pd, addr, atomicBytes, rdma.AccessRemoteAtomic)
-	if f != FaultNone {
-		return 0, f
-	}
-	old, ok := r.update(addr, func(v uint64) uint64 { return v + add })
-	if !ok {
-		return 0, FaultMemory
-	}
-	return old, FaultNone
-}
-
-// CompareSwap stores swap where the 8 bytes at addr equal compare, and returns the value before
-// (IBTA 9.4.5.1).
-func (t *Table) CompareSwap(key rdma.Key, pd PD, addr, compare, swap uint64) (old uint64, f Fault) {
-	r, f := t.Check(key, pd, addr, atomicBytes, rdma.AccessRemoteAtomic)
-	if f != FaultNone {
-		return 0, f
-	}
-	old, ok := r.update(addr, func(v uint64) uint64 {
-		if v == compare {
-			return swap
-		}
-		return v
-	})
-	if !ok {
-		return 0, FaultMemory
-	}
-	return old, FaultNone
 }

@@ -201,17 +201,20 @@ func TestScramble_IsAPermutation(t *testing.T) {
 	}
 }
 
+// peer is a queue pair in the protection domain of the tests.
+var peer = Accessor{PD: 1, QP: 17}
+
 func TestTable_Atomics_MappedAndRemote(t *testing.T) {
 	table := NewTable(6)
 	r, space, mapped := mixed(t, table, allRight)
 	for _, off := range []uint64{0, 1000} {
-		if old, f := table.FetchAdd(r.Key, 1, r.Base+off, 5); old != 0 || f != FaultNone {
+		if old, f := table.FetchAdd(r.Key, peer, r.Base+off, 5); old != 0 || f != FaultNone {
 			t.Errorf("offset %d: fetch-add %d %v", off, old, f)
 		}
-		if old, f := table.CompareSwap(r.Key, 1, r.Base+off, 4, 9); old != 5 || f != FaultNone {
+		if old, f := table.CompareSwap(r.Key, peer, r.Base+off, 4, 9); old != 5 || f != FaultNone {
 			t.Errorf("offset %d: failing compare-swap %d %v", off, old, f)
 		}
-		if old, f := table.CompareSwap(r.Key, 1, r.Base+off, 5, 9); old != 5 || f != FaultNone {
+		if old, f := table.CompareSwap(r.Key, peer, r.Base+off, 5, 9); old != 5 || f != FaultNone {
 			t.Errorf("offset %d: compare-swap %d %v", off, old, f)
 		}
 	}
@@ -219,7 +222,7 @@ func TestTable_Atomics_MappedAndRemote(t *testing.T) {
 	if ne.Uint64(space.bytes) != 9 || ne.Uint64(mapped) != 9 {
 		t.Error("atomic result not in memory")
 	}
-	if _, f := table.FetchAdd(r.Key, 1, r.Base+2993, 1); f != FaultBounds {
+	if _, f := table.FetchAdd(r.Key, peer, r.Base+2993, 1); f != FaultBounds {
 		t.Errorf("atomic over the end: %v", f)
 	}
 }

@@ -69,6 +69,7 @@ var vendorText = map[abi.Vendor]string{
 	abi.VendorRemoteRights:  "the peer lacks the right to the memory it named",
 	abi.VendorRDAtomic:      "more READs or atomics than max_rd_atomic allows",
 	abi.VendorFlushed:       "flushed because the QP is in error",
+	abi.VendorWindow:        "a memory window could not be bound or invalidated",
 }
 
 // Text tells an error in one line.

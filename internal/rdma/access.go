@@ -26,6 +26,11 @@ const AccessOptional Access = 0x3ff00000
 const AccessRemoteAny = AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic |
 	AccessFlushGlobal | AccessFlushPersist
 
+// AccessWindow are the flags that binding a memory window may carry (ibv_bind_mw(3)). Local write
+// and bind, which the man page does not list, mean nothing there, but programs pass them.
+const AccessWindow = AccessRemoteAny | AccessZeroBased | AccessLocalWrite | AccessMWBind |
+	AccessOptional
+
 // Has reports whether all of want is granted.
 func (a Access) Has(want Access) bool { return a&want == want }
 

@@ -6,8 +6,17 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// completeHead completes the oldest request with success.
+// completeHead completes the oldest request with success, and the local operations that have
+// waited for it.
 func (q *QP) completeHead() {
+	r := &q.send
+	q.completeOne()
+	for r.wrs.n > 0 && r.wrs.at(0).isDone {
+		q.completeOne()
+	}
+}
+
+func (q *QP) completeOne() {
 	r := &q.send
 	w := r.wrs.at(0)
 	isSignaled := q.cfg.SignalAll || w.has(rdma.SendSignaled)
@@ -99,6 +108,10 @@ func (q *QP) noteFailure(w *sendWR, s rdma.WCStatus, v abi.Vendor) {
 	case w.fault != mem.FaultNone && int(w.bad) < len(w.list()):
 		x := w.list()[w.bad]
 		c.Key, c.Addr, c.Length = rdma.Key(x.LKey), x.Addr, uint64(x.Length)
+	case w.op.wc == rdma.WCOpLocalInvalidate:
+		c.Key = rdma.Key(w.wqe.ImmOrRKey)
+	case w.op.wc == rdma.WCOpBindMW:
+		c.Key, c.Addr, c.Length = rdma.Key(w.wqe.RKey), w.wqe.RemoteAddr, w.wqe.CompareAdd
 	case w.op.kind != kindSend:
 		c.Key, c.Addr, c.Length = rdma.Key(w.wqe.RKey), w.wqe.RemoteAddr, uint64(w.length)
 	}

@@ -90,7 +90,6 @@ type node struct {
 	events   []rdma.EventType
 	causes   []Cause
 	handles  map[uint32]*Address
-	revoked  []rdma.Key
 	sqMem    []byte
 }
 

@@ -65,13 +65,6 @@ type CreditSource interface {
 	Available() uint32
 }
 
-// KeyInvalidator is a Host that can revoke remote keys for SEND with invalidate (IBTA 10.6.5). It
-// checks that the key may be revoked by q's peer. A Host without it has no such key: every
-// invalidation is refused.
-type KeyInvalidator interface {
-	InvalidateKey(q *QP, key rdma.Key) mem.Fault
-}
-
 // Config makes a QP.
 type Config struct {
 	Host      Host

@@ -14,6 +14,8 @@ const (
 	kindWrite
 	kindRead
 	kindAtomic
+	// kindLocal is done on this side alone, in its turn: bind and local invalidate.
+	kindLocal
 )
 
 // operation is a row of the table of send work request opcodes.
@@ -83,6 +85,8 @@ var operations = [...]operation{
 	rdma.WRFetchAdd: {
 		kind: kindAtomic, wc: rdma.WCOpFetchAdd, types: typesReliable, only: ib.RCFetchAdd,
 	},
+	rdma.WRBindMW:          {kind: kindLocal, wc: rdma.WCOpBindMW, types: typesConnected},
+	rdma.WRLocalInvalidate: {kind: kindLocal, wc: rdma.WCOpLocalInvalidate, types: typesConnected},
 }
 
 var noOperation operation

@@ -57,6 +57,9 @@ func (q *QP) Type() rdma.QPType { return q.cfg.Type }
 // PD returns the protection domain.
 func (q *QP) PD() mem.PD { return q.cfg.PD }
 
+// accessor is this QP as the protection table knows users of remote keys.
+func (q *QP) accessor() mem.Accessor { return mem.Accessor{PD: q.cfg.PD, QP: q.cfg.QPN} }
+
 // State returns the state; it is always one of the seven.
 func (q *QP) State() rdma.QPState { return q.state }
 

@@ -160,9 +160,13 @@ func (q *QP) pollRequest(p *Packet) bool {
 			q.failHead(w.fail, w.vendor)
 			continue
 		}
-		if !q.maySend(w) {
+		if !w.isDone && !q.maySend(w) {
 			r.isStalled = true
 			return false
+		}
+		if w.op.kind == kindLocal {
+			q.executeLocal(w)
+			continue
 		}
 		if q.sendPacket(p, w) {
 			return true

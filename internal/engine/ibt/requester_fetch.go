@@ -24,6 +24,7 @@ func (q *QP) fetch() *sendWR {
 	r.unfetched--
 	w := r.wrs.push()
 	w.fail, w.vendor, w.fault, w.bad = rdma.WCSuccess, abi.VendorNone, mem.FaultNone, 0
+	w.isDone = false
 	w.length, w.packets, w.first = 0, 0, r.next
 	w.serial = q.cfg.Scratch.newSerial()
 	q.copyWQE(w, slot)
@@ -32,7 +33,7 @@ func (q *QP) fetch() *sendWR {
 		r.receives++
 	}
 	w.receives = r.receives
-	if w.fail == rdma.WCSuccess {
+	if w.fail == rdma.WCSuccess && w.op.kind != kindLocal {
 		w.packets = packetsOf(w.length, q.mtu)
 	}
 	r.next = w.end()
@@ -90,6 +91,10 @@ func (q *QP) checkWQE(w *sendWR) {
 		w.setFail(rdma.WCLocQPOpErr, abi.VendorOpcode)
 	case flags&^sendFlagsKnown != 0, flags&rdma.SendInline != 0 && !isMoving:
 		w.setFail(rdma.WCLocQPOpErr, abi.VendorBadWQE)
+	case w.op.kind == kindLocal:
+		if w.wqe.NumSGE != 0 {
+			w.setFail(rdma.WCLocQPOpErr, abi.VendorBadWQE)
+		}
 	case !isMoving && q.attr.MaxRdAtomic == 0:
 		w.setFail(rdma.WCLocQPOpErr, abi.VendorRDAtomic)
 	case flags&rdma.SendInline == 0:

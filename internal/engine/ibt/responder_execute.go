@@ -123,10 +123,7 @@ func (q *QP) noteEntryAt(off uint64) {
 
 // invalidate revokes a key for a SEND with invalidate (IBTA 9.4.1.1).
 func (q *QP) invalidate(key rdma.Key) verdict {
-	f := mem.FaultKey
-	if h, ok := q.host.(KeyInvalidator); ok {
-		f = h.InvalidateKey(q, key)
-	}
+	f := q.table.Invalidate(q.accessor(), key)
 	if f == mem.FaultNone {
 		return verdictAccept
 	}
@@ -162,7 +159,7 @@ func (q *QP) executeWrite(p *Packet, info *ib.OpcodeInfo) verdict {
 	}
 	if len(p.Payload) > 0 {
 		va := m.reth.VA + m.done
-		f := q.table.Write(m.reth.RKey, q.cfg.PD, va, p.Payload, rdma.AccessRemoteWrite)
+		f := q.table.WriteRemote(m.reth.RKey, q.accessor(), va, p.Payload)
 		if f != mem.FaultNone {
 			return q.refuseRemote(f, m.reth.RKey, va, uint64(len(p.Payload)))
 		}
@@ -194,7 +191,7 @@ func (q *QP) checkRemote(h *ib.RETH, want rdma.Access) verdict {
 	if h.Length == 0 {
 		return verdictAccept
 	}
-	_, f := q.table.Check(h.RKey, q.cfg.PD, h.VA, uint64(h.Length), want)
+	_, _, f := q.table.CheckRemote(h.RKey, q.accessor(), h.VA, uint64(h.Length), want)
 	if f != mem.FaultNone {
 		return q.refuseRemote(f, h.RKey, h.VA, uint64(h.Length))
 	}

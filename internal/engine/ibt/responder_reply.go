@@ -1,7 +1,6 @@
 package ibt
 
 import (
-	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/invariant"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -137,15 +136,13 @@ func (q *QP) readPayload(x *resource, n uint32) ([]byte, mem.Fault) {
 		return nil, mem.FaultNone
 	}
 	key := x.reth.RKey
-	b, f := q.table.View(key, q.cfg.PD, x.va, uint64(n), rdma.AccessRemoteRead)
+	b, f := q.table.ViewRemote(key, q.accessor(), x.va, uint64(n))
 	if b != nil || f != mem.FaultNone {
 		return b, f
 	}
-	start := x.reth.VA
-	list := [1]abi.SGE{{Addr: start, Length: x.reth.Length, LKey: uint32(key)}}
-	return q.cfg.Scratch.gather(q.table, q.cfg.PD, &stretch{
-		serial: x.serial, list: list[:], off: x.va - start, n: uint64(n),
-		total: uint64(x.reth.Length),
+	return q.cfg.Scratch.gather(q.table, &stretch{
+		serial: x.serial, who: q.accessor(), isRemote: true, key: key, va: x.reth.VA,
+		off: x.va - x.reth.VA, n: uint64(n), total: uint64(x.reth.Length),
 	})
 }
 

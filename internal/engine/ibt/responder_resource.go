@@ -67,9 +67,9 @@ func (q *QP) executeAtomic(p *Packet, info *ib.OpcodeInfo) verdict {
 	var old uint64
 	var f mem.Fault
 	if info.Operation == ib.OperationFetchAdd {
-		old, f = q.table.FetchAdd(h.RKey, q.cfg.PD, h.VA, h.SwapAdd)
+		old, f = q.table.FetchAdd(h.RKey, q.accessor(), h.VA, h.SwapAdd)
 	} else {
-		old, f = q.table.CompareSwap(h.RKey, q.cfg.PD, h.VA, h.Compare, h.SwapAdd)
+		old, f = q.table.CompareSwap(h.RKey, q.accessor(), h.VA, h.Compare, h.SwapAdd)
 	}
 	if f != mem.FaultNone {
 		r.resources.cut(r.resources.n - 1)

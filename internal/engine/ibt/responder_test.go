@@ -7,7 +7,6 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
-	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
@@ -563,29 +562,6 @@ func TestResponder_MigReq_T10_BothAccepted(t *testing.T) {
 		if !got[0].Headers.BTH.MigReq {
 			t.Fatal("MigReq is not set in a reply")
 		}
-	}
-}
-
-// invalidating is a node with keys that peers may revoke.
-type invalidating struct{ *node }
-
-func (n invalidating) InvalidateKey(_ *QP, key rdma.Key) (f mem.Fault) {
-	n.revoked = append(n.revoked, key)
-	return
-}
-
-func TestResponder_SendWithInvalidate_RevokesAndTells(t *testing.T) {
-	w := newWorld(t, worldConfig{})
-	w.b.q.host = invalidating{w.b}
-	w.b.receive(1, w.b.at(0, 100))
-	p := w.request(ib.RCSendOnlyInv, 100, mtuBytes(8))
-	p.Headers.Inv = 0x7700
-	wantAck(t, w.give(p), 100, ack)
-	got := w.b.recvs.take()
-	wantStatus(t, got, rdma.WCSuccess)
-	if got[0].ImmOrRKey != 0x7700 || got[0].WCFlags != uint32(rdma.WCWithInv) ||
-		!slices.Equal(w.b.revoked, []rdma.Key{0x7700}) {
-		t.Fatalf("completion %+v, revoked %v", got[0], w.b.revoked)
 	}
 }
 

@@ -3,6 +3,7 @@ package ibt
 import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/rdma"
 )
 
 const (
@@ -38,24 +39,46 @@ func (s *Scratch) newSerial() uint64 {
 	return s.serial
 }
 
-// stretch is a piece of a message that lies in application memory.
+// stretch is a piece of a message that lies in application memory: behind the entries of a list,
+// or behind a remote key.
 type stretch struct {
-	serial uint64
-	list   []abi.SGE
-	off    uint64
-	n      uint64
-	total  uint64 // length of the message
+	serial   uint64
+	who      mem.Accessor
+	list     []abi.SGE
+	isRemote bool
+	key      rdma.Key // of a READ's memory
+	va       uint64   // where the message begins there
+	off      uint64
+	n        uint64
+	total    uint64 // length of the message
+}
+
+// check judges all of the message once more.
+func (x *stretch) check(t *mem.Table) mem.Fault {
+	if !x.isRemote {
+		return t.CheckList(x.who.PD, x.list, 0)
+	}
+	_, _, f := t.CheckRemote(x.key, x.who, x.va, x.total, rdma.AccessRemoteRead)
+	return f
+}
+
+// read fills dst from the beginning of the stretch.
+func (x *stretch) read(t *mem.Table, dst []byte) mem.Fault {
+	if !x.isRemote {
+		return t.Gather(x.who.PD, x.list, x.off, dst)
+	}
+	return t.ReadRemote(x.key, x.who, x.va+x.off, dst)
 }
 
 // gather returns the bytes of a stretch, which stay valid until the next gather. It reads ahead in
 // the message, and serves what it has read from memory; rights are checked each time all the same.
-func (s *Scratch) gather(t *mem.Table, pd mem.PD, x *stretch) ([]byte, mem.Fault) {
+func (s *Scratch) gather(t *mem.Table, x *stretch) ([]byte, mem.Fault) {
 	s.uses++
 	slot := s.find(x.serial)
 	slot.used = s.uses
 	if slot.serial == x.serial && x.off >= slot.off &&
 		x.off+x.n <= slot.off+uint64(len(slot.buf)) {
-		if f := t.CheckList(pd, x.list, 0); f != mem.FaultNone {
+		if f := x.check(t); f != mem.FaultNone {
 			return nil, f
 		}
 		at := x.off - slot.off
@@ -66,7 +89,7 @@ func (s *Scratch) gather(t *mem.Table, pd mem.PD, x *stretch) ([]byte, mem.Fault
 	}
 	n := max(x.n, min(scratchBytes, x.total-x.off))
 	slot.serial, slot.off, slot.buf = x.serial, x.off, slot.buf[:n]
-	if f := t.Gather(pd, x.list, x.off, slot.buf); f != mem.FaultNone {
+	if f := x.read(t, slot.buf); f != mem.FaultNone {
 		slot.serial, slot.buf = 0, slot.buf[:0]
 		return nil, f
 	}

@@ -25,6 +25,8 @@ type sendWR struct {
 	vendor abi.Vendor
 	fault  mem.Fault
 	bad    uint8 // the entry of the list at fault
+	// isDone says that a local operation was executed and waits for those before it to complete.
+	isDone bool
 
 	one    [1]abi.SGE // most requests have one entry
 	many   []abi.SGE
