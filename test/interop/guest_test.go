@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -160,7 +161,7 @@ func (g *guest) start(t *testing.T, args ...string) *program {
 		t.Fatalf("ask the guest: %v", err)
 	}
 	p := &program{
-		name: "guest: " + args[0], done: make(chan result, 1), stop: func() { _ = conn.Close() },
+		name: "guest: " + strings.Join(args, " "), done: make(chan result, 1), stop: func() { _ = conn.Close() },
 	}
 	go func() {
 		var r result
@@ -175,14 +176,39 @@ func (g *guest) start(t *testing.T, args ...string) *program {
 
 func (g *guest) device() string { return "rxe0" }
 
-// awaitPort waits until something in the guest listens.
-func (g *guest) awaitPort(t *testing.T, p *program) {
+func (g *guest) awaitTCP(t *testing.T, p *program, port int) {
 	t.Helper()
-	if r := g.start(t, "/init", "await-port", port).end(t); r.Status != 0 {
+	g.await(t, p, "tcp", fmt.Sprint(port))
+}
+
+func (g *guest) awaitCM(t *testing.T, p *program) {
+	t.Helper()
+	g.await(t, p, "cm")
+}
+
+// awaitGroup waits for the Ethernet address to which the kernel's driver listens for a group.
+func (g *guest) awaitGroup(t *testing.T, p *program, group netip.Addr) {
+	t.Helper()
+	b := group.As16()
+	g.await(t, p, "group", net.HardwareAddr{0x33, 0x33, b[12], b[13], b[14], b[15]}.String())
+}
+
+// await waits until something is true in the guest, by what the program p does.
+func (g *guest) await(t *testing.T, p *program, what ...string) {
+	t.Helper()
+	r := g.start(t, append([]string{"guest", "await"}, what...)...).end(t)
+	if r.Status != 0 {
 		p.stop()
-		t.Fatalf("%s does not listen: %s", p.name, p.end(t).Output)
+		t.Fatalf("%s is not ready: %s\n%s", p.name, r.Error, p.end(t).Output)
 	}
 }
+
+// patience is how long a program may take, and patientTimeout the local ACK timeout of its queue
+// pairs, 4.096 µs × 2^18 ≈ 1 s: an emulated processor is slow.
+const (
+	patience       = time.Minute
+	patientTimeout = 18
+)
 
 // end waits for a program.
 func (p *program) end(t *testing.T) result {
@@ -190,7 +216,7 @@ func (p *program) end(t *testing.T) result {
 	select {
 	case r := <-p.done:
 		return r
-	case <-time.After(2 * time.Minute):
+	case <-time.After(patience):
 		p.stop()
 		t.Fatalf("%s does not end", p.name)
 		return result{}

@@ -2,11 +2,14 @@ package interop
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,8 +25,8 @@ type host struct {
 	nic *exec.Cmd
 }
 
-// newHost starts a NIC in the namespace, with faults of the form of "rnic up --fault".
-func newHost(t *testing.T, ns *netnstest.Namespace, fault string) *host {
+// newHost starts a NIC in the namespace.
+func newHost(t *testing.T, ns *netnstest.Namespace) *host {
 	t.Helper()
 	// Not t.TempDir: the path of a socket is short.
 	dir, err := os.MkdirTemp("", "rnic-interop-")
@@ -32,12 +35,8 @@ func newHost(t *testing.T, ns *netnstest.Namespace, fault string) *host {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	h := &host{ns: ns, dir: dir}
-	args := []string{"up"}
-	if fault != "" {
-		args = append(args, "--fault", fault)
-	}
 	var log bytes.Buffer
-	h.nic = h.command(binary(t), args...)
+	h.nic = h.command(binary(t), "up")
 	h.nic.Stdout, h.nic.Stderr = &log, &log
 	h.ns.Do(func() { err = h.nic.Start() })
 	if err != nil {
@@ -84,7 +83,11 @@ func (h *host) device() string { return "rnic0" }
 
 func (h *host) start(t *testing.T, args ...string) *program {
 	t.Helper()
-	c := h.command(binary(t), append([]string{"run", "--"}, args...)...)
+	rnic := append([]string{"run", "--"}, args...)
+	if args[0] == "rnic" {
+		rnic = args[1:]
+	}
+	c := h.command(binary(t), rnic...)
 	var output bytes.Buffer
 	c.Stdout, c.Stderr = &output, &output
 	var err error
@@ -118,17 +121,86 @@ func (h *host) start(t *testing.T, args ...string) *program {
 	return p
 }
 
-// awaitPort waits until the program's namespace has a listening socket on the port.
-func (h *host) awaitPort(t *testing.T, p *program) {
+// awaitTCP waits until the program's namespace has a listening socket on the port.
+func (h *host) awaitTCP(t *testing.T, p *program, port int) {
 	t.Helper()
-	for range 1000 {
+	listening := regexp.MustCompile(fmt.Sprintf(`: [0-9A-F]+:%04X [0-9A-F]+:0000 0A `, port))
+	h.await(t, p, func() bool {
 		for _, table := range []string{"tcp", "tcp6"} {
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", p.pid, table))
 			if err == nil && listening.Match(text) {
-				return
+				return true
 			}
+		}
+		return false
+	})
+}
+
+// awaitCM waits until a program listens for connections of rdma_cm.
+func (h *host) awaitCM(t *testing.T, p *program) {
+	t.Helper()
+	h.await(t, p, func() bool {
+		var users struct {
+			CMIDs []struct {
+				State string `json:"state"`
+			} `json:"cm_ids"`
+		}
+		h.ask(t, &users, "ps", "--json")
+		for _, id := range users.CMIDs {
+			if id.State == "listening" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// awaitGroup waits until a queue pair is in the group; no other has a member.
+func (h *host) awaitGroup(t *testing.T, p *program, _ netip.Addr) {
+	t.Helper()
+	h.await(t, p, func() bool {
+		var device struct {
+			Groups []struct {
+				QPNs []uint32 `json:"qpns"`
+			} `json:"multicast_groups"`
+		}
+		h.ask(t, &device, "devinfo", "--json")
+		for _, g := range device.Groups {
+			if len(g.QPNs) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// ask has the binary tell something as JSON.
+func (h *host) ask(t *testing.T, into any, args ...string) {
+	t.Helper()
+	c := h.command(binary(t), args...)
+	var out []byte
+	var err error
+	h.ns.Do(func() { out, err = c.Output() })
+	if err == nil {
+		err = json.Unmarshal(out, into)
+	}
+	if err != nil {
+		t.Fatalf("rnic %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// await waits until something holds by what the program p does.
+func (h *host) await(t *testing.T, p *program, holds func() bool) {
+	t.Helper()
+	for range 1000 {
+		if holds() {
+			return
+		}
+		if len(p.done) > 0 {
+			break
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Fatalf("%s does not listen", p.name)
+	p.stop()
+	t.Fatalf("%s is not ready\n%s", p.name, p.end(t).Output)
 }

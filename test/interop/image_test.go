@@ -3,6 +3,7 @@ package interop
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -14,17 +15,23 @@ import (
 )
 
 // guestModules are what the guest's kernel has to load; what these need in turn is found. The
-// checksum of packets is asked for by name at run time, so it is listed.
+// checksum of packets is asked for by name at run time, so it is listed. The second half makes
+// the cable a bad one.
 var guestModules = []string{
-	"virtio_pci", "virtio_net", "crc32_generic", "ib_uverbs", "rdma_rxe",
+	"virtio_pci", "virtio_net", "crc32_generic", "ib_uverbs", "rdma_rxe", "rdma_ucm",
+	"ifb", "sch_ingress", "sch_netem", "cls_matchall", "act_mirred",
 }
 
 // guestPrograms are copied from the host, with their libraries.
 var guestPrograms = []string{
 	"ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat",
 	"ib_atomic_bw", "ib_atomic_lat", "ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong",
-	"ibv_ud_pingpong",
+	"ibv_ud_pingpong", "ibv_srq_pingpong", "rping", "ucmatose", "udaddy", "mckey", "cmtime",
+	"rdma_server", "rdma_client", "rdma_xserver", "rdma_xclient",
 }
+
+// threadLibrary is what the C library loads when a program cancels a thread, as rping does.
+const threadLibrary = "/lib/*-linux-gnu/libgcc_s.so.1"
 
 // image is a kernel and a root file system in memory.
 type image struct{ kernel, initrd string }
@@ -70,48 +77,70 @@ var kernelPackage = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
 
 // unpackKernel downloads and unpacks Debian's current kernel, once.
 func unpackKernel() (root string, err error) {
-	depends := exec.Command("apt-cache", "depends", "linux-image-amd64")
-	out, err := depends.Output()
+	if root, err = tryUnpackKernel(); err == nil {
+		return root, nil
+	}
+	// The lists of packages may be absent, or name a kernel that is no longer to be had.
+	if out, err := exec.Command("apt-get", "-qq", "update").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("apt-get update: %w: %s", err, out)
+	}
+	return tryUnpackKernel()
+}
+
+func tryUnpackKernel() (root string, err error) {
+	out, err := exec.Command("apt-cache", "depends", "linux-image-amd64").Output()
 	if err != nil {
 		return "", fmt.Errorf("apt-cache depends: %w", err)
 	}
 	m := kernelPackage.FindSubmatch(out)
 	if m == nil {
-		return "", fmt.Errorf("no kernel package is known; run apt-get update first")
+		return "", errors.New("no package linux-image-amd64 is known")
 	}
+	name := string(m[1])
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
 	cache = filepath.Join(cache, "softrnic", "interop")
-	root = filepath.Join(cache, string(m[1]))
+	root = filepath.Join(cache, name)
 	if _, err := os.Stat(root); err == nil {
 		return root, nil
 	}
+	// Two that do it at once each have a directory of their own.
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
-	download := exec.Command("apt-get", "download", string(m[1]))
-	download.Dir = cache
+	partial, err := os.MkdirTemp(cache, "partial-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(partial)
+	download := exec.Command("apt-get", "-o", "APT::Sandbox::User=root", "download", name)
+	download.Dir = partial
 	if out, err := download.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("apt-get download %s: %w: %s", m[1], err, out)
+		return "", fmt.Errorf("apt-get download %s: %w: %s", name, err, out)
 	}
-	packages, err := filepath.Glob(filepath.Join(cache, string(m[1])+"_*.deb"))
-	if err != nil || len(packages) == 0 {
-		return "", fmt.Errorf("no package %s in %s", m[1], cache)
+	packages, err := filepath.Glob(filepath.Join(partial, "*.deb"))
+	if err != nil || len(packages) != 1 {
+		return "", fmt.Errorf("%d packages came of apt-get download %s", len(packages), name)
 	}
-	partial := root + ".partial"
-	if out, err := exec.Command("dpkg-deb", "-x", packages[0], partial).CombinedOutput(); err != nil {
+	unpacked := filepath.Join(partial, "root")
+	out, err = exec.Command("dpkg-deb", "-x", packages[0], unpacked).CombinedOutput()
+	if err != nil {
 		return "", fmt.Errorf("unpack the kernel: %w: %s", err, out)
 	}
-	return root, os.Rename(partial, root)
+	if err := os.Rename(unpacked, root); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return root, nil
 }
 
 // addModules adds the modules and the list that says in which order to load them.
 func addModules(a *archive, root string) error {
 	files := map[string]string{}
 	walk := func(path string, _ fs.DirEntry, err error) error {
-		if name, ok := strings.CutSuffix(filepath.Base(path), ".ko"); ok {
+		name, ok := strings.CutSuffix(strings.TrimSuffix(filepath.Base(path), ".xz"), ".ko")
+		if ok {
 			files[strings.ReplaceAll(name, "-", "_")] = path
 		}
 		return err
@@ -145,6 +174,13 @@ func addModules(a *archive, root string) error {
 func appendModule(order []string, files map[string]string, name string) ([]string, error) {
 	if slices.Contains(order, name) {
 		return order, nil
+	}
+	if path, packed := strings.CutSuffix(files[name], ".xz"); packed {
+		// Only now, for there are thousands; the cache has it unpacked from then on.
+		if out, err := exec.Command("xz", "-d", files[name]).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("xz -d %s: %w: %s", files[name], err, out)
+		}
+		files[name] = path
 	}
 	needs, err := moduleNeeds(files[name])
 	if err != nil {
@@ -188,7 +224,11 @@ func addPrograms(a *archive) error {
 	if err != nil || len(providers) != 1 {
 		return fmt.Errorf("%d providers for rxe; install ibverbs-providers", len(providers))
 	}
-	files := []string{"/etc/libibverbs.d/rxe.driver", providers[0]}
+	more, err := filepath.Glob(threadLibrary)
+	if err != nil || len(more) == 0 {
+		return fmt.Errorf("no %s", threadLibrary)
+	}
+	files := []string{"/etc/libibverbs.d/rxe.driver", providers[0], more[0]}
 	for _, name := range guestPrograms {
 		path, err := exec.LookPath(name)
 		if err != nil {

@@ -13,9 +13,6 @@ import (
 const agentPort = 2
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == "await-port" {
-		os.Exit(awaitPort(os.Args[2]))
-	}
 	err := boot()
 	if err == nil {
 		err = serve()

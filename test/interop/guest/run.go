@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
-	"strconv"
-	"strings"
 	"time"
 )
 
-// Request asks for a program. The connection is its life line: the program is killed when the
-// other side closes it.
+// Request asks for a program, or, with "guest" for its name, for something that this one does. The
+// connection is its life line: the program is killed when the other side closes it.
 type Request struct {
 	Args []string
 }
@@ -32,6 +29,29 @@ func handle(conn *net.TCPConn) {
 	if err := json.NewDecoder(conn).Decode(&request); err != nil || len(request.Args) == 0 {
 		return
 	}
+	response := answer(conn, request.Args)
+	_ = json.NewEncoder(conn).Encode(response) // or nobody is there to be told
+}
+
+func answer(conn *net.TCPConn, args []string) Response {
+	var err error
+	switch {
+	case args[0] != "guest":
+		return run(conn, args)
+	case len(args) > 1 && args[1] == "await":
+		err = await(args[2:])
+	case len(args) > 1 && args[1] == "disturb":
+		err = disturb(args[2:])
+	default:
+		err = fmt.Errorf("%v: unknown", args)
+	}
+	if err != nil {
+		return Response{Status: 1, Error: err.Error()}
+	}
+	return Response{}
+}
+
+func run(conn *net.TCPConn, args []string) Response {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
@@ -39,7 +59,7 @@ func handle(conn *net.TCPConn) {
 		_, _ = conn.Read(b[:]) // returns when the other side is gone: nothing more is to come
 		cancel()
 	}()
-	command := exec.CommandContext(ctx, request.Args[0], request.Args[1:]...)
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
 	command.WaitDelay = time.Second
 	output, err := command.CombinedOutput()
 	response := Response{Status: command.ProcessState.ExitCode(), Output: string(output)}
@@ -47,39 +67,5 @@ func handle(conn *net.TCPConn) {
 	if err != nil && !errors.As(err, &exit) {
 		response.Error = err.Error()
 	}
-	_ = json.NewEncoder(conn).Encode(response) // or nobody is there to be told
-}
-
-// awaitPort looks a listening socket up rather than connecting: the programs under test accept
-// one connection only.
-func awaitPort(text string) (status int) {
-	port, err := strconv.Atoi(text)
-	if err != nil {
-		return 2
-	}
-	for range 500 {
-		if listens(port) {
-			return 0
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	return 1
-}
-
-func listens(port int) bool {
-	const listening = "0A"
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(table)
-		if err != nil {
-			continue // no IPv6
-		}
-		for line := range strings.Lines(string(text)) {
-			fields := strings.Fields(line)
-			if len(fields) > 3 && fields[3] == listening &&
-				strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", port)) {
-				return true
-			}
-		}
-	}
-	return false
+	return response
 }

@@ -57,6 +57,12 @@ func bringUp(o options) error {
 	if err != nil {
 		return err
 	}
+	// An address that has to be proved unique first is of no use for a second or two; without a
+	// link-local one the kernel asks nobody for an Ethernet address.
+	const proofs = "/proc/sys/net/ipv6/conf/eth0/accept_dad"
+	if err := os.WriteFile(proofs, []byte("0"), 0); err != nil {
+		return err
+	}
 	if err := netlink.LinkSetMTU(card, o.mtu); err != nil {
 		return fmt.Errorf("set the MTU to %d: %w", o.mtu, err)
 	}

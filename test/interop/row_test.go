@@ -1,0 +1,251 @@
+package interop
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// row is a pair of unmodified programs, one a server on one side, the other its client on the
+// other side. In their arguments DEV stands for the name of a side's device, GID for the index of
+// its address in the device's table, MTU for the path MTU, PORT for a port of the row's own, BIND
+// for a side's address and ADDR for the server's.
+type row struct {
+	name           string
+	server, client string
+	meet           meeting
+	v6             bool // addresses are those of IPv6
+	// wants is what both sides print, as a regular expression, serverWants and clientWants what
+	// one does.
+	wants, serverWants, clientWants string
+	// endless servers go on when their client has ended.
+	endless bool
+	// racy programs may lose a race against each other before anything was sent, on any adapter.
+	racy bool
+	// lacks is why the kernel's driver cannot do it, on either side; the programs have to say so
+	// in the words of refusal.
+	lacks, refusal string
+}
+
+// meeting is how a client finds its server, and so what has to be there before it starts.
+type meeting int
+
+const (
+	byTCP meeting = iota // IPv4's, whatever the addresses of the queue pairs
+	byCM
+	inGroup // of multicast, the server's option -m
+)
+
+// side is one end of the cable.
+type side interface {
+	start(t *testing.T, args ...string) *program
+	awaitTCP(t *testing.T, p *program, port int)
+	awaitCM(t *testing.T, p *program)
+	awaitGroup(t *testing.T, p *program, group netip.Addr)
+	device() string
+}
+
+// link is the two sides, and what their rows share.
+type link struct {
+	guest *guest
+	host  *host
+	path  int // path MTU
+	port  int // of the latest row
+	tap   *wiretap
+	gids  map[string]string // index of an address on its side, once it was looked up
+}
+
+// run runs rows both ways, in a group of tests each.
+func (l *link) run(t *testing.T, rows []row) {
+	for _, r := range rows {
+		t.Run(r.name+"/KernelServes", func(t *testing.T) { l.try(t, r, l.guest, l.host) })
+		t.Run(r.name+"/WeServe", func(t *testing.T) { l.try(t, r, l.host, l.guest) })
+	}
+}
+
+// triesMax bounds how often a racy row may begin.
+const triesMax = 5
+
+// lostRace is what perftest's client says when its server does not listen yet, or no longer: with
+// -R the programs race with each other on any adapter.
+var lostRace = regexp.MustCompile(`RDMA_CM_EVENT_REJECTED; error: 8\.`)
+
+func (l *link) try(t *testing.T, r row, server, client side) {
+	l.tap.begin()
+	for range triesMax {
+		l.port++
+		serve := server.start(t, l.command(t, r, r.server, server, server)...)
+		l.awaitServer(t, r, server, serve)
+		call := client.start(t, l.command(t, r, r.client, client, server)...)
+		called := call.end(t)
+		if r.racy && called.Status != 0 && lostRace.MatchString(called.Output) {
+			serve.stop()
+			serve.end(t)
+			continue
+		}
+		if r.lacks != "" {
+			serve.stop()
+			served := serve.end(t)
+			requireRefusal(t, r, served.Output+called.Output)
+			t.Skip(r.lacks)
+		}
+		call.check(t, called, r.wants, r.clientWants)
+		if r.endless || t.Failed() {
+			serve.stop()
+		}
+		served := serve.end(t)
+		if !r.endless {
+			serve.check(t, served, r.wants, r.serverWants)
+		}
+		return
+	}
+	t.Errorf("the client was early %d times", triesMax)
+}
+
+func requireRefusal(t *testing.T, r row, output string) {
+	t.Helper()
+	if !strings.Contains(output, r.refusal) {
+		t.Errorf("%s, yet the programs do not say %q:\n%s", r.lacks, r.refusal, output)
+	}
+}
+
+// check wants a program to have ended well, and to have said what matches.
+func (p *program) check(t *testing.T, r result, wants ...string) {
+	t.Helper()
+	if r.Status != 0 || r.Error != "" {
+		t.Errorf("%s: status %d %s\n%s", p.name, r.Status, r.Error, r.Output)
+		return
+	}
+	for _, want := range wants {
+		if !regexp.MustCompile(want).MatchString(r.Output) {
+			t.Errorf("%s does not say %q:\n%s", p.name, want, r.Output)
+		}
+	}
+}
+
+func (l *link) awaitServer(t *testing.T, r row, s side, p *program) {
+	t.Helper()
+	switch r.meet {
+	case byTCP:
+		s.awaitTCP(t, p, l.port)
+	case byCM:
+		s.awaitCM(t, p)
+	case inGroup:
+		_, group, _ := strings.Cut(r.server, "-m ")
+		group, _, _ = strings.Cut(group, " ")
+		s.awaitGroup(t, p, netip.MustParseAddr(group))
+	}
+}
+
+// command fills in the arguments of one side.
+func (l *link) command(t *testing.T, r row, text string, own, server side) []string {
+	t.Helper()
+	kind := "v4"
+	if r.v6 {
+		kind = "v6"
+	}
+	bind, address := addressOf(own, kind), addressOf(server, kind)
+	if r.meet == byTCP {
+		address = addressOf(server, "v4")
+	}
+	if strings.Contains(text, "GID") {
+		text = strings.ReplaceAll(text, "GID", l.gidIndex(t, own, bind))
+	}
+	return strings.Fields(strings.NewReplacer("DEV", own.device(), "MTU", strconv.Itoa(l.path),
+		"PORT", strconv.Itoa(l.port), "BIND", bind, "ADDR", address).Replace(text))
+}
+
+func addressOf(s side, kind string) string {
+	_, isGuest := s.(*guest)
+	switch {
+	case kind == "v6" && isGuest:
+		return guestV6
+	case kind == "v6":
+		return hostV6
+	case isGuest:
+		return guestV4
+	}
+	return hostV4
+}
+
+var gidLine = regexp.MustCompile(`GID\[\s*(\d+)\]:\s*(\S+), RoCE v2`)
+
+// gidIndex asks the side's device where an address stands in its table.
+func (l *link) gidIndex(t *testing.T, s side, address string) string {
+	t.Helper()
+	if index, ok := l.gids[address]; ok {
+		return index
+	}
+	p := s.start(t, "ibv_devinfo", "-v", "-d", s.device())
+	r := p.end(t)
+	p.check(t, r)
+	for _, m := range gidLine.FindAllStringSubmatch(r.Output, -1) {
+		if m[2] == address || m[2] == "::ffff:"+address {
+			l.gids[address] = m[1]
+			return m[1]
+		}
+	}
+	t.Fatalf("%s has no GID for %s:\n%s", s.device(), address, r.Output)
+	return ""
+}
+
+// overV6 is the same row between addresses of IPv6.
+func (r row) overV6() row {
+	r.v6 = true
+	r.name += " IPv6"
+	if r.racy {
+		r.server, r.client = r.server+" --ipv6", strings.Replace(r.client, " ADDR", " --ipv6 ADDR", 1)
+	}
+	return r
+}
+
+// perftest makes the row of one of perftest's programs; args are those of both sides.
+func perftest(tool, args string) row {
+	r := row{name: tool + " " + args, clientWants: reports(tool, args)}
+	r.server = tool + " -F -p PORT " + args
+	if strings.Contains(args, "-R") {
+		r.meet, r.racy = byCM, true
+	} else {
+		r.server += " -d DEV -x GID"
+		if !strings.Contains(args, "-c UD") {
+			r.server += " -m MTU"
+		}
+		if !strings.Contains(args, "-c U") && !strings.Contains(args, "-u ") {
+			r.server += fmt.Sprint(" -u ", patientTimeout)
+		}
+	}
+	r.client = r.server + " ADDR"
+	return r
+}
+
+// reports is the line with which a program reports: size and number of messages.
+func reports(tool, args string) string {
+	size, count := `\d+`, `\d+`
+	fields := strings.Fields(args)
+	for i := range len(fields) - 1 {
+		switch {
+		case fields[i] == "-s":
+			size = fields[i+1]
+		case fields[i] == "-n" && !strings.Contains(args, "-q "): // else of all queue pairs
+			count = fields[i+1]
+		}
+	}
+	if strings.HasPrefix(tool, "ib_atomic") {
+		size = "8"
+	}
+	return `(?m)^ *` + size + ` +` + count + ` +[0-9.]+ `
+}
+
+// pingpong makes the row of one of libibverbs' programs.
+func pingpong(args string) row {
+	r := row{name: args, wants: `\d+ iters in`}
+	r.server = args + " -p PORT -d DEV -g GID"
+	if !strings.Contains(args, "ud_") {
+		r.server += " -m MTU"
+	}
+	r.client = r.server + " ADDR"
+	return r
+}
