@@ -124,6 +124,22 @@
 #define RNIC_VENDOR_RD_ATOMIC 0x10u
 #define RNIC_VENDOR_FLUSHED 0x11u
 #define RNIC_VENDOR_WINDOW 0x12u
+#define RNIC_VENDOR_CQ_OVERRUN 0x13u
+#define RNIC_VENDOR_MODIFIED 0x14u
+
+/* Why things failed, in the header of a queue pair. */
+#define RNIC_OFF_QP_CAUSE 0x800u
+#define RNIC_OFF_QP_REFUSAL 0xa00u
+#define RNIC_CAUSE_OF_PEER 0x1u
+#define RNIC_CAUSE_TOOK_RECEIVE 0x2u
+#define RNIC_CAUSE_HAS_REGION 0x4u
+#define RNIC_CAUSE_HAS_ROOM 0x8u
+#define RNIC_CAUSE_HAS_PATH 0x10u
+#define RNIC_CAUSE_BYTES 0xa0u
+#define RNIC_CAUSE_WORDS 0x28u
+#define RNIC_CAUSE_NUMBER_WORDS 0x2u
+#define RNIC_POST_REFUSAL_TEXT 0x68u
+#define RNIC_POST_REFUSAL_BYTES 0x80u
 
 /* Limits that both ends share. */
 #define RNIC_MAX_MR_SEGMENTS 0x10u
@@ -895,6 +911,96 @@ struct rnic_status_rsp {
 static_assert(sizeof(struct rnic_status_rsp) == 8, "rnic_status_rsp");
 static_assert(offsetof(struct rnic_status_rsp, bytes) == 0, "rnic_status_rsp.bytes");
 static_assert(offsetof(struct rnic_status_rsp, reserved) == 4, "rnic_status_rsp.reserved");
+
+struct rnic_cause {
+	uint64_t number;
+	uint64_t wr_id;
+	uint64_t addr;
+	uint64_t length;
+	uint64_t region_addr;
+	uint64_t region_length;
+	uint64_t timestamp;
+	uint8_t local[16];
+	uint8_t peer[16];
+	uint32_t status;
+	uint32_t vendor;
+	uint32_t qpn;
+	uint32_t peer_qpn;
+	uint32_t psn;
+	uint32_t key;
+	uint32_t asked;
+	uint32_t granted;
+	uint32_t qp_access;
+	uint32_t retries;
+	uint32_t rnr_tries;
+	uint32_t timeouts;
+	uint32_t naks;
+	uint32_t last_nak_psn;
+	uint8_t opcode;
+	uint8_t state;
+	uint8_t qp_type;
+	uint8_t syndrome;
+	uint8_t last_nak;
+	uint8_t fault;
+	uint8_t flags;
+	uint8_t timeout;
+	uint8_t retry_cnt;
+	uint8_t rnr_retry;
+	uint8_t max_rd_atomic;
+	uint8_t reserved[5];
+};
+static_assert(sizeof(struct rnic_cause) == 160, "rnic_cause");
+static_assert(offsetof(struct rnic_cause, number) == 0, "rnic_cause.number");
+static_assert(offsetof(struct rnic_cause, wr_id) == 8, "rnic_cause.wr_id");
+static_assert(offsetof(struct rnic_cause, addr) == 16, "rnic_cause.addr");
+static_assert(offsetof(struct rnic_cause, length) == 24, "rnic_cause.length");
+static_assert(offsetof(struct rnic_cause, region_addr) == 32, "rnic_cause.region_addr");
+static_assert(offsetof(struct rnic_cause, region_length) == 40, "rnic_cause.region_length");
+static_assert(offsetof(struct rnic_cause, timestamp) == 48, "rnic_cause.timestamp");
+static_assert(offsetof(struct rnic_cause, local) == 56, "rnic_cause.local");
+static_assert(offsetof(struct rnic_cause, peer) == 72, "rnic_cause.peer");
+static_assert(offsetof(struct rnic_cause, status) == 88, "rnic_cause.status");
+static_assert(offsetof(struct rnic_cause, vendor) == 92, "rnic_cause.vendor");
+static_assert(offsetof(struct rnic_cause, qpn) == 96, "rnic_cause.qpn");
+static_assert(offsetof(struct rnic_cause, peer_qpn) == 100, "rnic_cause.peer_qpn");
+static_assert(offsetof(struct rnic_cause, psn) == 104, "rnic_cause.psn");
+static_assert(offsetof(struct rnic_cause, key) == 108, "rnic_cause.key");
+static_assert(offsetof(struct rnic_cause, asked) == 112, "rnic_cause.asked");
+static_assert(offsetof(struct rnic_cause, granted) == 116, "rnic_cause.granted");
+static_assert(offsetof(struct rnic_cause, qp_access) == 120, "rnic_cause.qp_access");
+static_assert(offsetof(struct rnic_cause, retries) == 124, "rnic_cause.retries");
+static_assert(offsetof(struct rnic_cause, rnr_tries) == 128, "rnic_cause.rnr_tries");
+static_assert(offsetof(struct rnic_cause, timeouts) == 132, "rnic_cause.timeouts");
+static_assert(offsetof(struct rnic_cause, naks) == 136, "rnic_cause.naks");
+static_assert(offsetof(struct rnic_cause, last_nak_psn) == 140, "rnic_cause.last_nak_psn");
+static_assert(offsetof(struct rnic_cause, opcode) == 144, "rnic_cause.opcode");
+static_assert(offsetof(struct rnic_cause, state) == 145, "rnic_cause.state");
+static_assert(offsetof(struct rnic_cause, qp_type) == 146, "rnic_cause.qp_type");
+static_assert(offsetof(struct rnic_cause, syndrome) == 147, "rnic_cause.syndrome");
+static_assert(offsetof(struct rnic_cause, last_nak) == 148, "rnic_cause.last_nak");
+static_assert(offsetof(struct rnic_cause, fault) == 149, "rnic_cause.fault");
+static_assert(offsetof(struct rnic_cause, flags) == 150, "rnic_cause.flags");
+static_assert(offsetof(struct rnic_cause, timeout) == 151, "rnic_cause.timeout");
+static_assert(offsetof(struct rnic_cause, retry_cnt) == 152, "rnic_cause.retry_cnt");
+static_assert(offsetof(struct rnic_cause, rnr_retry) == 153, "rnic_cause.rnr_retry");
+static_assert(offsetof(struct rnic_cause, max_rd_atomic) == 154, "rnic_cause.max_rd_atomic");
+static_assert(offsetof(struct rnic_cause, reserved) == 155, "rnic_cause.reserved");
+
+struct rnic_post_refusal {
+	uint32_t count;
+	uint32_t errno;
+	uint64_t wr_id;
+	uint32_t opcode;
+	uint32_t unused;
+	uint8_t text[104];
+};
+static_assert(sizeof(struct rnic_post_refusal) == 128, "rnic_post_refusal");
+static_assert(offsetof(struct rnic_post_refusal, count) == 0, "rnic_post_refusal.count");
+static_assert(offsetof(struct rnic_post_refusal, errno) == 4, "rnic_post_refusal.errno");
+static_assert(offsetof(struct rnic_post_refusal, wr_id) == 8, "rnic_post_refusal.wr_id");
+static_assert(offsetof(struct rnic_post_refusal, opcode) == 16, "rnic_post_refusal.opcode");
+static_assert(offsetof(struct rnic_post_refusal, unused) == 20, "rnic_post_refusal.unused");
+static_assert(offsetof(struct rnic_post_refusal, text) == 24, "rnic_post_refusal.text");
 
 struct rnic_capture_req {
 	uint64_t count;
