@@ -85,7 +85,7 @@ sim: clib ## simulate N seeds from SEED on: faults, and checkers from outside
 	$(GO) run ./cmd/rnic sim --seed $(SEED) --count $(N)
 
 .PHONY: bench
-bench: build ## perftest on one host and between two namespaces, beside TCP on the same paths
+bench: build ## perftest, connections and HTTP per second, on one host and two, beside TCP
 	@$(DEPS) bench
 	@$(GO) run ./test/bench
 

@@ -43,6 +43,7 @@ needs() {
         needs demo
         echo 'ip iproute2 the path between two namespaces'
         echo 'qperf qperf TCP on the same paths'
+        echo 'cmtime rdmacm-utils connections per second'
         ;;
     lint)
         echo 'git git the list of files that are ours'

@@ -136,8 +136,13 @@ func (h *host) start(c *exec.Cmd) (err error) {
 	return err
 }
 
-// pair runs a server and a client, and returns what the client printed.
-func (p path) pair(server, client *exec.Cmd, port int) (string, error) {
+// tcpListens is the readiness of a server that listens on a TCP port.
+func (b *bench) tcpListens(port int) func(pid int) bool {
+	return func(pid int) bool { return listens(pid, port) }
+}
+
+// pair runs a server and, once it is ready, a client, and returns what the client printed.
+func (p path) pair(server, client *exec.Cmd, ready func(pid int) bool) (string, error) {
 	var said, report bytes.Buffer
 	server.Stdout, server.Stderr = &said, &said
 	client.Stdout, client.Stderr = &report, &report
@@ -153,7 +158,7 @@ func (p path) pair(server, client *exec.Cmd, port int) (string, error) {
 		_ = syscall.Kill(-server.Process.Pid, syscall.SIGKILL)
 		<-serverDone
 	}()
-	for !listens(server.Process.Pid, port) {
+	for !ready(server.Process.Pid) {
 		select {
 		case <-serverDone:
 			return "", fmt.Errorf("the server has ended: %s", said.String())

@@ -51,6 +51,13 @@ var measurements = []measurement{
 }
 
 func main() {
+	if os.Getenv(peerEnv) != "" {
+		if err := playPeer(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	runs := flag.Int("runs", 3, "repeat each measurement this often and print the median")
 	binary := flag.String("rnic", "bin/rnic", "the rnic `binary` to measure")
 	flag.Parse()
@@ -72,7 +79,7 @@ func main() {
 
 // all measures every path and prints a table.
 func (b *bench) all() {
-	fmt.Printf("%s, %d CPUs, %s; median of %d runs; TCP by qperf on the same path\n\n",
+	fmt.Printf("%s, %d CPUs, %s; median of %d runs; TCP on the same path\n\n",
 		kernel(), runtime.NumCPU(), time.Now().Format("2006-01-02 15:04"), b.runs)
 	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(out, "path\tmeasurement\tSoftRNIC\tTCP\t\tSoftRNIC is\t")
@@ -80,6 +87,9 @@ func (b *bench) all() {
 		tcp := b.measureTCP(p)
 		for _, m := range measurements {
 			b.print(out, p, m, tcp)
+		}
+		for _, row := range rateRows {
+			b.printRate(out, p, row)
 		}
 		idle := b.idle(p)
 		fmt.Fprintf(out, "%s\tidle NIC, of a core\t%.2f\t\t%%\t\t\n", p.name, idle)

@@ -17,7 +17,7 @@ func (b *bench) perftest(p path, m measurement) (float64, error) {
 	args := append([]string{"run", "--", m.tool, "-F", "-p", strconv.Itoa(b.port)}, m.args...)
 	server := p.server.command(b.rnic, args...)
 	client := p.client.command(b.rnic, append(args, p.address)...)
-	report, err := p.pair(server, client, b.port)
+	report, err := p.pair(server, client, b.tcpListens(b.port))
 	if err != nil {
 		return 0, err
 	}
@@ -64,7 +64,7 @@ func (b *bench) qperf(p path, test string) (float64, error) {
 	port := strconv.Itoa(b.port)
 	server := p.server.command("qperf", "-lp", port)
 	client := p.client.command("qperf", "-lp", port, "-t", "1", p.address, test)
-	report, err := p.pair(server, client, b.port)
+	report, err := p.pair(server, client, b.tcpListens(b.port))
 	if err != nil {
 		return 0, err
 	}
