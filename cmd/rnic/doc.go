@@ -5,6 +5,7 @@
 //	rnic devinfo; rnic ps            # what the NIC has, and who uses it
 //	rnic stat; rnic capture -w FILE  # counters; packets, for Wireshark
 //	rnic ping HOST                   # round trips, as by ping and rping
+//	rnic explain STATUS              # what it means, and what usually causes it
 //	rnic down
 //
 // This package is flags and wiring: what a NIC does is in internal/daemon and below. Every failure

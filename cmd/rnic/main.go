@@ -105,7 +105,7 @@ func newRoot() *cobra.Command {
 	root.DisableSuggestions = true // one line
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(), newUp(), newDown(), newDevinfo(), newPs(), newStat(), newCapture(),
-		newPing(), newSim(), newVersion())
+		newPing(), newExplain(), newSim(), newVersion())
 	return root
 }
 

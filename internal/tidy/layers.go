@@ -40,6 +40,7 @@ var layerTable = []layerRow{
 	{layer: 1, path: "internal/ring"},
 
 	{layer: 2, path: "internal/mem"},
+	{layer: 2, path: "internal/explain"},
 	{layer: 3, path: "internal/engine/ibt"},
 	{layer: 3, path: "internal/engine/cm"},
 	{layer: 5, path: "internal/nic"},
@@ -60,11 +61,11 @@ var layerTable = []layerRow{
 	{layer: 7, path: "internal/daemon"},
 	{layer: 8, path: "verbs", only: []string{
 		"internal/rdma", "internal/invariant", "internal/limits", "internal/abi", "internal/ring",
-		"internal/shm", "internal/ctl",
+		"internal/shm", "internal/ctl", "internal/explain",
 	}},
 	{layer: 8, path: "rdmacm", only: []string{
 		"internal/rdma", "internal/invariant", "internal/limits", "internal/wire/mad",
-		"internal/abi", "internal/ctl", "verbs",
+		"internal/abi", "internal/ctl", "internal/explain", "verbs",
 	}},
 	{layer: 8, path: "rdmacm/rnet", only: []string{"internal/invariant", "verbs", "rdmacm"}},
 	{layer: 8, path: "."},

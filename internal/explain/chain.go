@@ -1,0 +1,209 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
+)
+
+// Chain tells a failure in sentences: what the program sees, what the adapter saw, the evidence,
+// and the likeliest cause. Each explains the one before.
+func Chain(c *abi.Cause) []string {
+	out := []string{headline(c)}
+	for _, link := range []func(*abi.Cause) string{
+		seen, memory, room, attempts, lastNak, state, likely,
+	} {
+		if text := link(c); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// Line is the chain in one line.
+func Line(c *abi.Cause) string { return strings.Join(Chain(c), "; ") }
+
+func isOfPeer(c *abi.Cause) bool { return c.Flags&abi.CauseOfPeer != 0 }
+
+func vendorOf(c *abi.Cause) abi.Vendor { return abi.Vendor(c.Vendor & 0xff) }
+
+// statusName is the status with its constant, as people search for it.
+func statusName(code uint32) string {
+	e, ok := Of(KindStatus, code)
+	if !ok {
+		return fmt.Sprintf("status %d", code)
+	}
+	return fmt.Sprintf("%s (%s, %d)", e.Words, e.Name, code)
+}
+
+func headline(c *abi.Cause) string {
+	switch {
+	case vendorOf(c) == abi.VendorCQOverrun:
+		return "the completion queue overran, which ended the queue pair"
+	case vendorOf(c) == abi.VendorModified:
+		return "the program itself moved the queue pair to ERR (ibv_modify_qp or rdma_disconnect)"
+	case isOfPeer(c):
+		text := fmt.Sprintf("a request of the peer was refused: %s, PSN %d",
+			ib.Opcode(c.Opcode).Info().Name, c.PSN)
+		if c.Flags&abi.CauseTookReceive != 0 && c.Status != 0 {
+			text += fmt.Sprintf("; the receive wr_id %d completed with %s",
+				c.WRID, statusName(c.Status))
+		}
+		return text
+	case c.Status == uint32(rdma.WCSuccess):
+		return "the queue that the program shares with the NIC is damaged: an index in it is impossible"
+	}
+	return fmt.Sprintf("wr_id %d, %v: %s", c.WRID, rdma.WROpcode(c.Opcode), statusName(c.Status))
+}
+
+// peerName is the other end, as far as it is known.
+func peerName(c *abi.Cause) string {
+	if c.Flags&abi.CauseHasPath == 0 {
+		return "the peer"
+	}
+	return fmt.Sprintf("the peer, %v QP %v,", rdma.GID(c.Peer).Addr(), rdma.QPN(c.PeerQPN))
+}
+
+// seen is what the adapter saw or did.
+func seen(c *abi.Cause) string {
+	if isOfPeer(c) {
+		if c.Syndrome == 0 {
+			return ""
+		}
+		return fmt.Sprintf("it was answered with %v (syndrome %#02x)", ib.Syndrome(c.Syndrome),
+			c.Syndrome)
+	}
+	switch v := vendorOf(c); v {
+	case abi.VendorNone, abi.VendorCQOverrun, abi.VendorModified:
+		return ""
+	case abi.VendorNak:
+		return fmt.Sprintf("%s answered PSN %d with %v (syndrome %#02x)", peerName(c), c.PSN,
+			ib.Syndrome(c.Syndrome), c.Syndrome)
+	case abi.VendorAckTimeout:
+		return fmt.Sprintf("%s did not acknowledge PSN %d within timeout × (retry_cnt + 1)",
+			peerName(c), c.PSN)
+	case abi.VendorNoNIC:
+		return fmt.Sprintf("the host of %s said that nothing listens on UDP port 4791"+
+			" (ICMP port unreachable)", strings.TrimSuffix(peerName(c), ","))
+	default:
+		e, ok := Of(KindEvidence, uint32(v))
+		if !ok {
+			return fmt.Sprintf("vendor error %#x", c.Vendor)
+		}
+		return e.Words
+	}
+}
+
+// memory is what was asked for and what there was.
+func memory(c *abi.Cause) string {
+	if c.Key == 0 && c.Length == 0 || c.Flags&abi.CauseHasRoom != 0 {
+		return ""
+	}
+	asked := fmt.Sprintf("key %v, %s for %v", rdma.Key(c.Key), span(c.Addr, c.Length),
+		rdma.Access(c.Asked))
+	fault := mem.Fault(c.Fault)
+	if fault == mem.FaultNone {
+		return "it named " + asked
+	}
+	text := fmt.Sprintf("%v: %s asked", fault, asked)
+	if c.Flags&abi.CauseHasRegion != 0 {
+		text += fmt.Sprintf("; the region is %s and grants %v", span(c.RegionAddr, c.RegionLength),
+			rdma.Access(c.Granted))
+	}
+	if isOfPeer(c) && fault == mem.FaultRights {
+		text += fmt.Sprintf("; the queue pair grants its peer %v", rdma.Access(c.QPAccess))
+	}
+	return text
+}
+
+func span(addr, length uint64) string {
+	return fmt.Sprintf("%#x…%#x (%d bytes)", addr, addr+length, length)
+}
+
+// room is a length that did not fit.
+func room(c *abi.Cause) string {
+	if c.Flags&abi.CauseHasRoom == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the message has %d bytes or more, there is room for %d",
+		c.Length, c.RegionLength)
+}
+
+// attempts is how often it was tried.
+func attempts(c *abi.Cause) string {
+	if isOfPeer(c) {
+		return ""
+	}
+	var tries []string
+	add := func(format string, args ...any) { tries = append(tries, fmt.Sprintf(format, args...)) }
+	if c.Timeouts > 0 {
+		add("%d ACK timeouts of %v (timeout %d)", c.Timeouts, ackTimeout(c.Timeout), c.Timeout)
+	}
+	if c.Retries > 0 {
+		add("%d retries spent of retry_cnt %d", min(c.Retries, uint32(c.RetryCnt)), c.RetryCnt)
+	}
+	if c.RNRTries > 0 {
+		add("%d receiver-not-ready answers, rnr_retry %d", c.RNRTries, c.RNRRetry)
+	}
+	return strings.Join(tries, ", ")
+}
+
+func ackTimeout(code uint8) time.Duration { return 4096 * time.Nanosecond << (code & 0x1f) }
+
+// lastNak tells the last NAK where it is not the end itself.
+func lastNak(c *abi.Cause) string {
+	if c.Naks == 0 || vendorOf(c) == abi.VendorNak || isOfPeer(c) {
+		if c.Naks == 0 && vendorOf(c) == abi.VendorAckTimeout {
+			return "no NAK ever came on this queue pair"
+		}
+		return ""
+	}
+	return fmt.Sprintf("the last NAK was %v for PSN %d (%d in all)", ib.Syndrome(c.LastNak),
+		c.LastNakPSN, c.Naks)
+}
+
+// state is where the queue pair stood.
+func state(c *abi.Cause) string {
+	text := fmt.Sprintf("the %v queue pair was in %v", rdma.QPType(c.QPType), rdma.QPState(c.State))
+	if c.Flags&abi.CauseHasPath != 0 {
+		text += fmt.Sprintf(", %v → %v QP %v", rdma.GID(c.Local).Addr(), rdma.GID(c.Peer).Addr(),
+			rdma.QPN(c.PeerQPN))
+	}
+	return text
+}
+
+// likely is what most often stands behind such evidence, if anything can be said beyond it.
+func likely(c *abi.Cause) string {
+	text := likelyCause(c)
+	if text == "" {
+		return ""
+	}
+	return "likely: " + text
+}
+
+func likelyCause(c *abi.Cause) string {
+	if fault := mem.Fault(c.Fault); fault != mem.FaultNone {
+		return LikelyCause(KindFault, uint32(fault))
+	}
+	return LikelyCauseOf(rdma.WCStatus(c.Status), c.Vendor)
+}
+
+// LikelyCauseOf is the likeliest cause of a completion status with its vendor_err, or "".
+func LikelyCauseOf(status rdma.WCStatus, vendor uint32) string {
+	switch v := abi.Vendor(vendor & 0xff); v {
+	case abi.VendorNak, abi.VendorNone, abi.VendorFlushed, abi.VendorLength, abi.VendorModified:
+	default:
+		if text := LikelyCause(KindEvidence, uint32(v)); text != "" {
+			return text
+		}
+	}
+	if status == rdma.WCSuccess || status == rdma.WCWRFlushErr {
+		return ""
+	}
+	return LikelyCause(KindStatus, uint32(status))
+}
