@@ -41,6 +41,9 @@ func NewTable(secret uint64) *Table {
 // Len returns the number of regions.
 func (t *Table) Len() int { return t.count }
 
+// Slots returns how many regions and windows there have been at one time, at most.
+func (t *Table) Slots() int { return len(t.slots) }
+
 // Register adds a region and gives it a key.
 func (t *Table) Register(c Config) (*Region, *rdma.Refusal) {
 	if r := checkConfig(&c); r != nil {
@@ -163,6 +166,15 @@ func (t *Table) Find(key rdma.Key) *Region {
 		return nil
 	}
 	return s.region
+}
+
+// FindWindow returns the window of a key, or nil.
+func (t *Table) FindWindow(key rdma.Key) *Window {
+	s := t.slotOf(key)
+	if s == nil || s.window == nil || s.window.Key != key {
+		return nil
+	}
+	return s.window
 }
 
 // Check finds the region of a local key and checks protection domain, rights and bounds, in this

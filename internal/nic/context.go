@@ -39,6 +39,7 @@ type Context struct {
 	qps      map[uint32]*qp
 	srqs     map[uint32]*srq
 	ahs      map[uint32]*addressHandle
+	memory   memoryObjects
 }
 
 // pd is a protection domain; users counts the objects in it.
@@ -49,6 +50,7 @@ type pd struct {
 // census counts objects of the whole NIC against the limits.
 type census struct {
 	pds, cqs, qps, srqs, ahs, channels int
+	dmBytes                            uint64
 }
 
 // OpenContext lets an application in.
@@ -62,6 +64,7 @@ func (n *NIC) OpenContext(now clock.Time, cfg ContextConfig) (*Context, *rdma.Re
 		pds: make(map[uint32]*pd), mrs: make(map[uint32]*mem.Region),
 		channels: make(map[uint32]bool), cqs: make(map[uint32]*cq), qps: make(map[uint32]*qp),
 		srqs: make(map[uint32]*srq), ahs: make(map[uint32]*addressHandle),
+		memory: newMemoryObjects(),
 	}
 	n.contexts = append(n.contexts, c)
 	return c, nil
@@ -86,13 +89,7 @@ func (n *NIC) CloseContext(now clock.Time, c *Context) {
 	for h := range c.ahs {
 		delete(n.ahs, h)
 	}
-	for _, h := range slices.Sorted(maps.Keys(c.mrs)) {
-		r := c.mrs[h]
-		n.memory.Deregister(r)
-		if c.cfg.ReleaseSegments != nil {
-			c.cfg.ReleaseSegments(r.Segments())
-		}
-	}
+	c.releaseMemory()
 	n.counts.cqs -= len(c.cqs)
 	n.counts.ahs -= len(c.ahs)
 	n.counts.pds -= len(c.pds)

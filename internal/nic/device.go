@@ -17,7 +17,7 @@ const (
 	capSysImageGUID    = 1 << 11
 	capRCRNRNakGen     = 1 << 12
 	deviceCaps         = capBadPKeyCounter | capBadQKeyCounter | capCurrQPState |
-		capPortActiveEvent | capSysImageGUID | capRCRNRNakGen
+		capPortActiveEvent | capSysImageGUID | capRCRNRNakGen | memoryCaps
 )
 
 // Other values that ibv_query_device and ibv_query_port report.
@@ -58,12 +58,12 @@ func (c *Context) DeviceAttr() abi.DeviceAttr {
 	cfg := &c.nic.cfg
 	a := abi.DeviceAttr{
 		NodeGUID: uint64(cfg.NodeGUID), SysImageGUID: uint64(cfg.NodeGUID),
-		MaxMRSize: limits.MaxMRSize, PageSizeCap: pageSizeCap, CapFlags: deviceCaps,
+		PageSizeCap: pageSizeCap, CapFlags: deviceCaps,
 		HCACoreClockKHz: coreClockKHz, CompletionTSMask: ^uint64(0),
 		VendorID: softVendorID, VendorPartID: softVendorPartID,
 		MaxQP: limits.MaxQP, MaxQPWR: limits.MaxQPWR, MaxSGE: limits.MaxSGE,
 		MaxSGERead: limits.MaxSGE, MaxCQ: limits.MaxCQ, MaxCQE: limits.MaxCQE,
-		MaxMR: limits.MaxMR, MaxPD: limits.MaxPD, MaxQPReadAtomic: limits.MaxRDAtomic,
+		MaxPD: limits.MaxPD, MaxQPReadAtomic: limits.MaxRDAtomic,
 		MaxResReadAtomic:    limits.MaxRDAtomic * limits.MaxQP,
 		MaxQPInitReadAtomic: limits.MaxRDAtomic, AtomicCap: atomicHCA, MaxAH: limits.MaxAH,
 		MaxMcastGrp: limits.MaxMulticastGroups, MaxMcastQPAttach: limits.MaxMulticastAttach,
@@ -72,6 +72,7 @@ func (c *Context) DeviceAttr() abi.DeviceAttr {
 		MaxPKeys: limits.MaxPKeys, LocalCAAckDelay: ackDelay, Ports: 1, MaxInline: limits.MaxInline,
 		MaxCQModeration: cqModerationMax,
 	}
+	setMemoryAttr(&a)
 	copy(a.FWVersion[:len(a.FWVersion)-1], cfg.Version)
 	return a
 }

@@ -135,7 +135,7 @@ var setters = []setter{
 		t.SQDAsyncNotify = a.EnSQDAsyncNotify != 0
 	}},
 	{rdma.QPAttrAccessFlags, func(a *abi.QPAttr) bool {
-		return rdma.Access(a.AccessFlags)&^(accessQP|rdma.AccessOptional) == 0
+		return rdma.Access(a.AccessFlags)&^knownAccess == 0
 	}, func(t *ibt.Attr, a *abi.QPAttr) { t.Access = rdma.Access(a.AccessFlags) & accessQP }},
 	{rdma.QPAttrPKeyIndex, func(a *abi.QPAttr) bool {
 		return a.PKeyIndex < limits.MaxPKeys

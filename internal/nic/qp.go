@@ -196,6 +196,7 @@ func (n *NIC) removeQP(q *qp) {
 	q.dead = true
 	n.multicast.detachAll(q)
 	q.engine.Release()
+	n.memory.ReleaseQP(q.engine.QPN())
 	n.unqueue(q)
 	n.timers.remove(q)
 	delete(n.qps, q.engine.QPN())

@@ -41,6 +41,8 @@ type ContextStatus struct {
 	PDs     int         `json:"pds"`
 	AHs     int         `json:"ahs"`
 	MRs     []MRStatus  `json:"mrs"`
+	MWs     int         `json:"mws"`
+	DMBytes uint64      `json:"device_memory_bytes"`
 	CQs     []CQStatus  `json:"cqs"`
 	SRQs    []SRQStatus `json:"srqs"`
 	QPs     []QPStatus  `json:"qps"`
@@ -138,7 +140,8 @@ func text(b []byte) string {
 func (c *Context) status() ContextStatus {
 	s := ContextStatus{
 		ID: c.id, Program: c.cfg.Name, PID: c.cfg.PID, UID: c.cfg.UID,
-		PDs: len(c.pds), AHs: len(c.ahs), MRs: []MRStatus{}, CQs: []CQStatus{},
+		PDs: len(c.pds), AHs: len(c.ahs), MWs: len(c.memory.windows),
+		DMBytes: c.memory.dmBytes, MRs: []MRStatus{}, CQs: []CQStatus{},
 		SRQs: []SRQStatus{}, QPs: []QPStatus{},
 	}
 	for _, h := range slices.Sorted(maps.Keys(c.mrs)) {

@@ -149,7 +149,8 @@ func (q *QP) payload(w *sendWR, off, n uint32) ([]byte, mem.Fault) {
 		return b, f
 	}
 	return q.cfg.Scratch.gather(q.table, &stretch{
-		serial: w.serial, who: q.accessor(), list: list, off: uint64(off), n: uint64(n), total: uint64(w.length),
+		serial: w.serial, who: q.accessor(), list: list, off: uint64(off), n: uint64(n),
+		total: uint64(w.length),
 	})
 }
 

@@ -136,63 +136,70 @@ func TestWindow_NotMapped_ReadsThroughScratch(t *testing.T) {
 	}
 }
 
+// bindRule is a bind that must be refused.
+type bindRule struct {
+	region rdma.Access
+	typ    rdma.MWType
+	access rdma.Access
+	edit   func(*node, *abi.SendWQE)
+	fault  mem.Fault
+}
+
+const allBindAccess = bindAccess | rdma.AccessRemoteAny
+
+//tidy:table
+var bindRules = map[string]bindRule{
+	"no bind access": {
+		region: rdma.AccessLocalWrite, typ: rdma.MWType2, access: rdma.AccessRemoteWrite,
+		fault: mem.FaultRights,
+	},
+	"no local write": {
+		region: rdma.AccessMWBind | rdma.AccessRemoteRead, typ: rdma.MWType2,
+		access: rdma.AccessRemoteWrite, fault: mem.FaultRights,
+	},
+	"no local write for atomics": {
+		region: rdma.AccessMWBind, typ: rdma.MWType1, access: rdma.AccessRemoteAtomic,
+		fault: mem.FaultRights,
+	},
+	"unknown access": {
+		region: allBindAccess, typ: rdma.MWType2, access: rdma.AccessOnDemand, fault: mem.FaultWindow,
+	},
+	"zero-based type 1": {
+		region: allBindAccess, typ: rdma.MWType1, access: rdma.AccessZeroBased, fault: mem.FaultWindow,
+	},
+	"same key": {
+		region: allBindAccess, typ: rdma.MWType2,
+		edit: func(_ *node, x *abi.SendWQE) { x.RKey-- }, fault: mem.FaultWindow,
+	},
+	"no length": {
+		region: allBindAccess, typ: rdma.MWType2,
+		edit: func(_ *node, x *abi.SendWQE) { x.CompareAdd = 0 }, fault: mem.FaultWindow,
+	},
+	"unknown window": {
+		region: allBindAccess, typ: rdma.MWType2,
+		edit: func(_ *node, x *abi.SendWQE) { x.RKey ^= 0x5500 }, fault: mem.FaultKey,
+	},
+	"a region's key": {
+		region: allBindAccess, typ: rdma.MWType2,
+		edit: func(n *node, x *abi.SendWQE) { x.RKey = uint32(n.region.Key) }, fault: mem.FaultKey,
+	},
+	"unknown region": {
+		region: allBindAccess, typ: rdma.MWType1,
+		edit: func(_ *node, x *abi.SendWQE) { x.Extra ^= 1 }, fault: mem.FaultKey,
+	},
+	"before the region": {
+		region: allBindAccess, typ: rdma.MWType2,
+		edit: func(_ *node, x *abi.SendWQE) { x.RemoteAddr = testBase - 1 }, fault: mem.FaultBounds,
+	},
+	"around the end": {
+		region: allBindAccess, typ: rdma.MWType2,
+		edit: func(_ *node, x *abi.SendWQE) { x.CompareAdd = ^uint64(0) }, fault: mem.FaultBounds,
+	},
+}
+
 // TestWindow_Bind_RefusedByRule has each rule once; nothing may change by a refused bind.
 func TestWindow_Bind_RefusedByRule(t *testing.T) {
-	const all = bindAccess | rdma.AccessRemoteAny
-	for name, c := range map[string]struct {
-		region rdma.Access
-		typ    rdma.MWType
-		access rdma.Access
-		edit   func(*node, *abi.SendWQE)
-		fault  mem.Fault
-	}{
-		"no bind access": {
-			region: rdma.AccessLocalWrite, typ: rdma.MWType2, access: rdma.AccessRemoteWrite,
-			fault: mem.FaultRights,
-		},
-		"no local write": {
-			region: rdma.AccessMWBind | rdma.AccessRemoteRead, typ: rdma.MWType2,
-			access: rdma.AccessRemoteWrite, fault: mem.FaultRights,
-		},
-		"no local write for atomics": {
-			region: rdma.AccessMWBind, typ: rdma.MWType1, access: rdma.AccessRemoteAtomic,
-			fault: mem.FaultRights,
-		},
-		"unknown access": {
-			region: all, typ: rdma.MWType2, access: rdma.AccessOnDemand, fault: mem.FaultWindow,
-		},
-		"zero-based type 1": {
-			region: all, typ: rdma.MWType1, access: rdma.AccessZeroBased, fault: mem.FaultWindow,
-		},
-		"same key": {
-			region: all, typ: rdma.MWType2,
-			edit: func(_ *node, x *abi.SendWQE) { x.RKey-- }, fault: mem.FaultWindow,
-		},
-		"no length": {
-			region: all, typ: rdma.MWType2,
-			edit: func(_ *node, x *abi.SendWQE) { x.CompareAdd = 0 }, fault: mem.FaultWindow,
-		},
-		"unknown window": {
-			region: all, typ: rdma.MWType2,
-			edit: func(_ *node, x *abi.SendWQE) { x.RKey ^= 0x5500 }, fault: mem.FaultKey,
-		},
-		"a region's key": {
-			region: all, typ: rdma.MWType2,
-			edit: func(n *node, x *abi.SendWQE) { x.RKey = uint32(n.region.Key) }, fault: mem.FaultKey,
-		},
-		"unknown region": {
-			region: all, typ: rdma.MWType1,
-			edit: func(_ *node, x *abi.SendWQE) { x.Extra ^= 1 }, fault: mem.FaultKey,
-		},
-		"before the region": {
-			region: all, typ: rdma.MWType2,
-			edit: func(_ *node, x *abi.SendWQE) { x.RemoteAddr = testBase - 1 }, fault: mem.FaultBounds,
-		},
-		"around the end": {
-			region: all, typ: rdma.MWType2,
-			edit: func(_ *node, x *abi.SendWQE) { x.CompareAdd = ^uint64(0) }, fault: mem.FaultBounds,
-		},
-	} {
+	for name, c := range bindRules {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, worldConfig{})
 			w.b.bindable(c.region)
