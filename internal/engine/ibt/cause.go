@@ -2,8 +2,10 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
 )
 
 // Cause is the evidence behind an error: what the NIC saw. Fields that do not apply are zero.
@@ -17,9 +19,110 @@ type Cause struct {
 	Length   uint64
 	WRID     uint64
 	PSN      rdma.PSN
+	// Retries and RNRTries count against retry_cnt and rnr_retry, Timeouts the local ACK timeouts,
+	// all since the last progress.
 	Retries  uint32
+	RNRTries uint32
+	Timeouts uint32
+	// Asked are the rights that an access needed; none for reading locally.
+	Asked rdma.Access
+	// Room is what Length was to fit into, where HasRoom.
+	Room    uint64
+	HasRoom bool
 	// IsResponder says that the peer's request failed here, not a request of this QP.
 	IsResponder bool
+	// TookReceive says that WRID is that of the receive in use.
+	TookReceive bool
+	// Opcode is the work request's (rdma.WROpcode), with IsResponder that of the packet (ib.Opcode).
+	Opcode uint8
+}
+
+// noteFailure hands people the evidence of a failed request.
+func (q *QP) noteFailure(w *sendWR, s rdma.WCStatus, v abi.Vendor) {
+	t := &q.send.retry
+	c := Cause{
+		Status: s, Vendor: v, WRID: w.wqe.WRID, PSN: q.send.una, Fault: w.fault,
+		Retries: t.retries, RNRTries: t.rnrTries, Timeouts: t.timeouts, Opcode: w.wqe.Opcode,
+	}
+	if v&0xff == abi.VendorNak {
+		c.Syndrome = uint8(v >> 8)
+	}
+	switch {
+	case v&0xff == abi.VendorLength:
+		c.Length, c.Room, c.HasRoom = mem.ListBytes(w.list()), q.roomFor(w), true
+	case w.fault != mem.FaultNone && int(w.bad) < len(w.list()):
+		x := w.list()[w.bad]
+		c.Key, c.Addr, c.Length = rdma.Key(x.LKey), x.Addr, uint64(x.Length)
+		if w.op.kind == kindRead || w.op.kind == kindAtomic {
+			c.Asked = rdma.AccessLocalWrite
+		}
+	case w.op.wc == rdma.WCOpLocalInvalidate:
+		c.Key = rdma.Key(w.wqe.ImmOrRKey)
+	case w.op.wc == rdma.WCOpBindMW:
+		c.Key, c.Addr, c.Length = rdma.Key(w.wqe.RKey), w.wqe.RemoteAddr, w.wqe.CompareAdd
+	case w.op.kind != kindSend:
+		c.Key, c.Addr, c.Length = rdma.Key(w.wqe.RKey), w.wqe.RemoteAddr, uint64(w.length)
+		c.Asked = rightOf(w.op.kind)
+	}
+	q.host.Note(q, c)
+}
+
+// roomFor is the longest message that a request may have.
+func (q *QP) roomFor(w *sendWR) uint64 {
+	switch {
+	case w.op.kind == kindAtomic:
+		return 8
+	case q.isUD():
+		return uint64(q.mtu)
+	}
+	return limits.MaxMessageBytes
+}
+
+// rightOf is what a request needs of the memory that it names at the responder.
+func rightOf(k kind) rdma.Access {
+	switch k {
+	case kindRead:
+		return rdma.AccessRemoteRead
+	case kindAtomic:
+		return rdma.AccessRemoteAtomic
+	case kindWrite:
+		return rdma.AccessRemoteWrite
+	default:
+		return rdma.AccessLocalWrite // a receive
+	}
+}
+
+// noteRefusal completes the evidence of a request that was refused, and hands it to people.
+func (q *QP) noteRefusal(p *Packet, s rdma.WCStatus, syndrome ib.Syndrome) {
+	r := &q.recv
+	c := &r.cause
+	c.Status, c.Syndrome, c.IsResponder = s, uint8(syndrome), true
+	c.PSN, c.Opcode = p.Headers.BTH.PSN, uint8(p.Headers.BTH.Opcode)
+	if r.hasWR {
+		c.WRID, c.TookReceive = r.wr.WRID, true
+	}
+	if s == rdma.WCLocLenErr {
+		c.Room, c.HasRoom = r.room, true
+	}
+	c.Asked = accessAsked(p.Headers.BTH.Opcode)
+	if !q.isRC() {
+		c.Syndrome = 0 // unreliable services answer nothing
+	}
+	q.host.Note(q, *c)
+}
+
+// accessAsked is what a request packet needs of memory.
+func accessAsked(op ib.Opcode) rdma.Access {
+	switch op.Info().Operation {
+	case ib.OperationReadRequest:
+		return rdma.AccessRemoteRead
+	case ib.OperationCompareSwap, ib.OperationFetchAdd:
+		return rdma.AccessRemoteAtomic
+	case ib.OperationWrite:
+		return rdma.AccessRemoteWrite
+	default:
+		return rdma.AccessLocalWrite
+	}
 }
 
 // Counter names what the engine counts; the NIC exports them under the names that users of rxe

@@ -2,7 +2,6 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
-	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -93,29 +92,6 @@ func (q *QP) failHead(s rdma.WCStatus, v abi.Vendor) {
 	} else {
 		q.enterSendError()
 	}
-}
-
-// noteFailure hands people the evidence of a failed request.
-func (q *QP) noteFailure(w *sendWR, s rdma.WCStatus, v abi.Vendor) {
-	c := Cause{
-		Status: s, Vendor: v, WRID: w.wqe.WRID, PSN: q.send.una, Fault: w.fault,
-		Retries: max(q.send.retry.retries, q.send.retry.rnrTries),
-	}
-	if v&0xff == abi.VendorNak {
-		c.Syndrome = uint8(v >> 8)
-	}
-	switch {
-	case w.fault != mem.FaultNone && int(w.bad) < len(w.list()):
-		x := w.list()[w.bad]
-		c.Key, c.Addr, c.Length = rdma.Key(x.LKey), x.Addr, uint64(x.Length)
-	case w.op.wc == rdma.WCOpLocalInvalidate:
-		c.Key = rdma.Key(w.wqe.ImmOrRKey)
-	case w.op.wc == rdma.WCOpBindMW:
-		c.Key, c.Addr, c.Length = rdma.Key(w.wqe.RKey), w.wqe.RemoteAddr, w.wqe.CompareAdd
-	case w.op.kind != kindSend:
-		c.Key, c.Addr, c.Length = rdma.Key(w.wqe.RKey), w.wqe.RemoteAddr, uint64(w.length)
-	}
-	q.host.Note(q, c)
 }
 
 // completeReceive completes a receive with success and the fields that e holds already.

@@ -1,6 +1,7 @@
 package ibt
 
 import (
+	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -109,6 +110,7 @@ func (q *QP) loadSendRing() {
 	n, ok := r.ring.Pending()
 	if !ok || n < r.popped+uint32(r.wrs.n) {
 		q.stats.CorruptRings++
+		q.host.Note(q, Cause{Vendor: abi.VendorBadWQE})
 		q.host.Raise(q, rdma.EventQPFatal)
 		q.enterError()
 		return

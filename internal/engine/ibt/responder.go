@@ -201,17 +201,6 @@ func (q *QP) refuse(p *Packet, v verdict) {
 	r.nak = pendingNak{isDue: true, syndrome: ib.NAK(code), psn: p.Headers.BTH.PSN}
 }
 
-// noteRefusal completes the evidence and hands it to people.
-func (q *QP) noteRefusal(p *Packet, s rdma.WCStatus, syndrome ib.Syndrome) {
-	c := &q.recv.cause
-	c.Status, c.Syndrome, c.IsResponder = s, uint8(syndrome), true
-	c.PSN = p.Headers.BTH.PSN
-	if q.recv.hasWR {
-		c.WRID = q.recv.wr.WRID
-	}
-	q.host.Note(q, *c)
-}
-
 // takeReceive makes sure that a receive is in use.
 func (q *QP) takeReceive() verdict {
 	r := &q.recv

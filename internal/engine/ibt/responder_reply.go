@@ -159,7 +159,10 @@ func (q *QP) finishReply(x *resource) {
 // abandonRead refuses a READ in the middle of its data: the region went away.
 func (q *QP) abandonRead(x *resource, f mem.Fault) {
 	r := &q.recv
-	r.cause = Cause{IsResponder: true, PSN: x.psn}
+	r.cause = Cause{
+		IsResponder: true, PSN: x.psn, Opcode: uint8(q.base | ib.RCReadRequest),
+		Asked: rdma.AccessRemoteRead,
+	}
 	v := q.refuseRemote(f, x.reth.RKey, x.va, uint64(x.left))
 	code, event := ib.NAKRemoteAccess, rdma.EventQPAccessErr
 	if v == verdictOperational {

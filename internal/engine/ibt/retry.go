@@ -28,6 +28,7 @@ type retryState struct {
 	retries   uint32     // against retry_cnt
 	countedAt clock.Time // when the last of them was
 	rnrTries  uint32     // against rnr_retry
+	timeouts  uint32     // local ACK timeouts
 	probes    uint32
 	// isProbing: the next packet is a probe.
 	isProbing bool
@@ -165,6 +166,7 @@ func (q *QP) handleAckTimeout() {
 	}
 	q.host.Count(CountAckTimeout, 1)
 	q.stats.Timeouts++
+	r.retry.timeouts++
 	r.window.collapse(r.high)
 	q.retry(abi.VendorAckTimeout)
 }
