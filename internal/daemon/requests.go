@@ -8,8 +8,6 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/ctl"
-	"github.com/softrnic/softrnic/internal/limits"
-	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/shm"
@@ -49,6 +47,30 @@ var contextOps = map[abi.Op]handler{
 	}),
 	abi.OpRegMR:              (*session).regMR,
 	abi.OpDeregMR:            (*session).deregMR,
+	abi.OpReregMR:            (*session).reregMR,
+	abi.OpAdviseMR:           (*session).adviseMR,
+	abi.OpAllocNullMR: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		rsp, r := s.context.AllocNullMR(req.Handle)
+		return ctl.Bytes(&rsp), r
+	}),
+	abi.OpAllocMW: command(func(s *session, req *abi.AllocMWReq, _ clock.Time) ([]byte, *rdma.Refusal) {
+		rsp, r := s.context.AllocMW(req)
+		return ctl.Bytes(&rsp), r
+	}),
+	abi.OpDeallocMW: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.DeallocMW(req.Handle)
+	}),
+	abi.OpAllocDM: queueCommand(func(s *session, req *abi.AllocDMReq, _ clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
+		rsp, shared, r := s.context.AllocDM(req)
+		return ctl.Bytes(&rsp), shared, r
+	}),
+	abi.OpFreeDM: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.FreeDM(req.Handle)
+	}),
+	abi.OpRegDeviceMR: command(func(s *session, req *abi.RegDeviceMRReq, _ clock.Time) ([]byte, *rdma.Refusal) {
+		rsp, r := s.context.RegDM(req)
+		return ctl.Bytes(&rsp), r
+	}),
 	abi.OpCreateCompChannel:  (*session).createChannel,
 	abi.OpDestroyCompChannel: (*session).destroyChannel,
 	abi.OpCreateCQ: queueCommand(func(s *session, req *abi.CreateCQReq, _ clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
@@ -249,119 +271,6 @@ func (s *session) destroyChannel(m *ctl.Message) (reply, *rdma.Refusal) {
 	})
 	if r == nil {
 		r = refusal
-	}
-	return reply{}, r
-}
-
-// regMR registers memory: pieces that come as memfds are mapped, the others are probed, so that
-// what cannot work fails here and not at a peer's first access.
-func (s *session) regMR(m *ctl.Message) (reply, *rdma.Refusal) {
-	var req abi.RegMRReq
-	rest, ok := ctl.DecodeHead(m.Body, &req)
-	list, whole := ctl.DecodeList[abi.Segment](rest)
-	if !ok || !whole || uint32(len(list)) != req.NumSegments {
-		return reply{}, badBody(m)
-	}
-	if len(list) > limits.MaxMRSegments {
-		return reply{}, rdma.Refuse(unix.EINVAL,
-			fmt.Sprintf("%d segments; at most %d", len(list), limits.MaxMRSegments))
-	}
-	segs, maps, refusal := s.prepare(list, m.FDs, rdma.Access(req.Access))
-	if refusal != nil {
-		return reply{}, refusal
-	}
-	var rsp abi.RegMRRsp
-	r := s.do(func(clock.Time) {
-		if rsp, refusal = s.context.RegMR(&req, segs); refusal == nil {
-			s.mapped[rsp.Handle] = segmentsOf(segs)
-		}
-	})
-	if r == nil {
-		r = refusal
-	}
-	if r != nil {
-		s.maps.put(maps)
-		return reply{}, r
-	}
-	s.maps.byMR[rsp.Handle] = maps
-	return reply{body: ctl.Bytes(&rsp)}, nil
-}
-
-// prepare turns the segments of a request into memory that the NIC can use. On refusal nothing
-// stays mapped.
-func (s *session) prepare(list []abi.Segment, fds []int, access rdma.Access) (
-	[]mem.Segment, []*foreignMap, *rdma.Refusal,
-) {
-	var maps []*foreignMap
-	segs := make([]mem.Segment, len(list))
-	for i := range list {
-		piece := &list[i]
-		segs[i] = mem.Segment{Addr: piece.Addr, Length: piece.Length}
-		m, refusal := s.mapPiece(piece, fds, access)
-		if refusal == nil && m == nil {
-			refusal = s.probe(piece)
-		}
-		if refusal != nil {
-			s.maps.put(maps)
-			return nil, nil, refusal
-		}
-		if m != nil {
-			end := piece.FDOffset + piece.Length
-			segs[i].Mapped = m.Bytes()[piece.FDOffset:end:end]
-			maps = append(maps, m)
-		}
-	}
-	return segs, maps, nil
-}
-
-// mapPiece maps a piece that lies in a memfd; nil for one that is to be reached as process memory.
-func (s *session) mapPiece(piece *abi.Segment, fds []int, access rdma.Access) (
-	*foreignMap, *rdma.Refusal,
-) {
-	switch {
-	case piece.FD == -1:
-		return nil, nil
-	case piece.FD < 0 || int(piece.FD) >= len(fds):
-		return nil, rdma.Refuse(unix.EINVAL,
-			fmt.Sprintf("a segment names descriptor %d of %d", piece.FD, len(fds)))
-	case piece.Length == 0:
-		return nil, rdma.Refuse(unix.EINVAL, "a segment of no bytes")
-	}
-	file, err := shm.CheckForeign(fds[piece.FD])
-	if err != nil {
-		return nil, rdma.Refuse(unix.EINVAL, err.Error())
-	}
-	if !file.Covers(piece.FDOffset, piece.Length) {
-		return nil, rdma.Refuse(unix.EINVAL, fmt.Sprintf("a segment of %d bytes at %d lies outside"+
-			" its memfd of %d", piece.Length, piece.FDOffset, file.Size))
-	}
-	return s.maps.get(&file, access.Has(rdma.AccessLocalWrite)), nil
-}
-
-func (s *session) probe(piece *abi.Segment) *rdma.Refusal {
-	if s.space == nil {
-		return s.noSpace
-	}
-	return s.space.Probe(piece.Addr, piece.Length)
-}
-
-func (s *session) deregMR(m *ctl.Message) (reply, *rdma.Refusal) {
-	var req abi.HandleMsg
-	if !ctl.Decode(m.Body, &req) {
-		return reply{}, badBody(m)
-	}
-	var refusal *rdma.Refusal
-	r := s.do(func(clock.Time) {
-		if _, refusal = s.context.DeregMR(req.Handle); refusal == nil {
-			delete(s.mapped, req.Handle)
-		}
-	})
-	if r == nil {
-		r = refusal
-	}
-	if r == nil {
-		s.maps.put(s.maps.byMR[req.Handle])
-		delete(s.maps.byMR, req.Handle)
 	}
 	return reply{}, r
 }

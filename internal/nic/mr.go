@@ -189,6 +189,15 @@ func (c *Context) checkRereg(r *mem.Region, req *abi.ReregMRReq) *rdma.Refusal {
 	return nil
 }
 
+// AccessOf returns the access of a region.
+func (c *Context) AccessOf(handle uint32) (access rdma.Access, ok bool) {
+	r := c.mrs[handle]
+	if r == nil {
+		return 0, false
+	}
+	return r.Access, true
+}
+
 // DeregMR kills a region's key and returns its segments, whose mappings the shell may now drop.
 func (c *Context) DeregMR(handle uint32) ([]mem.Segment, *rdma.Refusal) {
 	r := c.mrs[handle]
