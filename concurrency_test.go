@@ -8,12 +8,13 @@ import (
 	"testing"
 
 	"github.com/softrnic/softrnic"
+	"github.com/softrnic/softrnic/test/nictest"
 	"github.com/softrnic/softrnic/verbs"
 )
 
 // Goroutines that share a queue pair and a completion queue lose no request and see none twice.
 func TestQP_ManyGoroutines_EveryRequestCompletesOnce(t *testing.T) {
-	nic := start(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	dev := open(t, verbs.WithConnector(nic))
 	x, y := pair(t, dev, dev, verbs.QPConfig{Type: verbs.QPTypeRC, MaxSendWR: 32})
 	sum, err := y.pd.AllocMemory(8, verbs.AccessAll)

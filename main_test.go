@@ -5,52 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/softrnic/softrnic"
+	"github.com/softrnic/softrnic/test/nictest"
 	"github.com/softrnic/softrnic/verbs"
 )
 
-// patience bounds what must happen.
-const patience = time.Minute
-
-// roleEnv makes this test program play a part in another process: a NIC, or a program whose
-// memory is a target.
-const roleEnv = "SOFTRNIC_TEST_ROLE"
-
 func TestMain(m *testing.M) {
-	var err error
-	switch os.Getenv(roleEnv) {
-	case "":
-		os.Exit(m.Run())
-	case "nic":
-		err = playNIC()
-	case "target":
-		err = playTarget()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-// playNIC serves at RNIC_SOCKET until standard input ends, as it does when the test dies.
-func playNIC() error {
-	nic, err := softrnic.Start(context.Background(), softrnic.Config{Socket: os.Getenv("RNIC_SOCKET")})
-	if err != nil {
-		return err
-	}
-	fmt.Println("ready")
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	return nic.Close()
+	nictest.Main(m, map[string]func() error{"target": playTarget})
 }
 
 // playTarget offers 64 bytes of Go memory to the endpoint that it reads, and says where they are.
@@ -89,62 +53,6 @@ func playTarget() error {
 	}
 	fmt.Printf("%q\n", memory[:32])
 	return nil
-}
-
-// role is a process of this test program.
-type role struct {
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	out  *bufio.Scanner
-	once sync.Once
-}
-
-func startRole(t *testing.T, name, socket string) *role {
-	t.Helper()
-	r := &role{cmd: exec.Command(os.Args[0])}
-	r.cmd.Env = append(os.Environ(), roleEnv+"="+name, "RNIC_SOCKET="+socket)
-	r.cmd.Stderr = os.Stderr
-	var err error
-	if r.in, err = r.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := r.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.out = bufio.NewScanner(out)
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(r.kill)
-	return r
-}
-
-func (r *role) kill() {
-	r.once.Do(func() {
-		_ = r.cmd.Process.Kill()
-		_ = r.cmd.Wait()
-	})
-}
-
-// line returns the next line that the process prints.
-func (r *role) line(t *testing.T) string {
-	t.Helper()
-	if !r.out.Scan() {
-		t.Fatalf("the %v process ended: %v", r.cmd.Args, r.out.Err())
-	}
-	return r.out.Text()
-}
-
-// startNICProcess returns the socket of a NIC in another process.
-func startNICProcess(t *testing.T) (socket string, nic *role) {
-	t.Helper()
-	socket = filepath.Join(t.TempDir(), "nic.sock")
-	nic = startRole(t, "nic", socket)
-	if got := nic.line(t); got != "ready" {
-		t.Fatalf("the NIC says %q", got)
-	}
-	return socket, nic
 }
 
 // end is a queue pair with what it needs.
@@ -216,20 +124,6 @@ func pair(t *testing.T, a, b *verbs.Context, cfg verbs.QPConfig) (x, y *end) {
 	return x, y
 }
 
-func start(t *testing.T, c softrnic.Config) *softrnic.NIC {
-	t.Helper()
-	nic, err := softrnic.Start(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := nic.Close(); err != nil {
-			t.Errorf("close the NIC: %v", err)
-		}
-	})
-	return nic
-}
-
 func open(t *testing.T, opts ...verbs.Option) *verbs.Context {
 	t.Helper()
 	dev, err := verbs.Open(t.Context(), "", opts...)
@@ -242,28 +136,4 @@ func open(t *testing.T, opts ...verbs.Option) *verbs.Context {
 		}
 	})
 	return dev
-}
-
-// soon returns a context that ends with the test's patience.
-func soon(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// settles waits until a count is back at what it was.
-func settles(t *testing.T, what string, want int, count func() int) {
-	t.Helper()
-	for limit := time.Now().Add(patience); count() > want; time.Sleep(time.Millisecond) {
-		if time.Now().After(limit) {
-			buf := make([]byte, 1<<16)
-			t.Fatalf("%d %s, %d before\n%s", count(), what, want, buf[:runtime.Stack(buf, true)])
-		}
-	}
-}
-
-func descriptors() int {
-	list, _ := os.ReadDir("/proc/self/fd")
-	return len(list)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic"
+	"github.com/softrnic/softrnic/test/nictest"
 	"github.com/softrnic/softrnic/verbs"
 )
 
@@ -33,7 +34,7 @@ func TestNIC_StartAndClose_LeavesNothingBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = x.do(soon(t), verbs.SendWR{
+		err = x.do(nictest.Soon(t), verbs.SendWR{
 			Opcode: verbs.WRWrite, Inline: []byte("hello"), RemoteAddr: mr.Addr(), RKey: mr.RKey(),
 		})
 		if err != nil || string(mr.Bytes()[:5]) != "hello" {
@@ -44,28 +45,28 @@ func TestNIC_StartAndClose_LeavesNothingBehind(t *testing.T) {
 		}
 	}
 	run() // the runtime opens descriptors of its own once
-	goroutines, fds := runtime.NumGoroutine(), descriptors()
+	goroutines, fds := runtime.NumGoroutine(), nictest.Descriptors()
 	for range 3 {
 		run()
 	}
-	settles(t, "goroutines", goroutines, runtime.NumGoroutine)
-	settles(t, "descriptors", fds, descriptors)
+	nictest.Settles(t, "goroutines", goroutines, runtime.NumGoroutine)
+	nictest.Settles(t, "descriptors", fds, nictest.Descriptors)
 }
 
 func TestNIC_ClosedUnderItsPrograms_TellsThem(t *testing.T) {
-	nic := start(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	dev := open(t, verbs.WithConnector(nic))
 	x, _ := pair(t, dev, dev, verbs.QPConfig{Type: verbs.QPTypeRC})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if err := x.cq.Wait(soon(t)); !errors.Is(err, verbs.ErrDeviceFatal) {
+		if err := x.cq.Wait(nictest.Soon(t)); !errors.Is(err, verbs.ErrDeviceFatal) {
 			t.Errorf("Wait: %v", err)
 		}
 	})
 	wg.Go(func() {
 		// Others may come before: communication established, for one.
 		for {
-			e, err := dev.NextEvent(soon(t))
+			e, err := dev.NextEvent(nictest.Soon(t))
 			if err != nil {
 				t.Errorf("NextEvent: %v", err)
 				return
@@ -92,8 +93,8 @@ func TestNIC_ClosedUnderItsPrograms_TellsThem(t *testing.T) {
 func TestNIC_TwoOnANetwork_Exchange(t *testing.T) {
 	wire := softrnic.NewNetwork()
 	first := netip.MustParseAddr("2001:db8::1")
-	a := start(t, softrnic.Config{Network: wire, Addresses: []netip.Addr{first}})
-	b := start(t, softrnic.Config{Network: wire, Addresses: []netip.Addr{first.Next()}})
+	a := nictest.Start(t, softrnic.Config{Network: wire, Addresses: []netip.Addr{first}})
+	b := nictest.Start(t, softrnic.Config{Network: wire, Addresses: []netip.Addr{first.Next()}})
 	x, y := pair(t, open(t, verbs.WithConnector(a)), open(t, verbs.WithConnector(b)),
 		verbs.QPConfig{Type: verbs.QPTypeRC})
 	if x.point.GID.Addr() != first {
@@ -108,7 +109,7 @@ func TestNIC_TwoOnANetwork_Exchange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = x.do(soon(t), verbs.SendWR{
+	err = x.do(nictest.Soon(t), verbs.SendWR{
 		Opcode: verbs.WRWrite, SGE: src.SGE(0, len(data)), RemoteAddr: mr.Addr(), RKey: mr.RKey(),
 	})
 	if err != nil || !bytes.Equal(mr.Bytes(), data) {
@@ -132,10 +133,10 @@ func TestNIC_BadNetwork_RCDelivers(t *testing.T) {
 		"Network": {Fault: fault, Network: softrnic.NewNetwork(), MTU: verbs.MTU1024},
 	} {
 		t.Run(name, func(t *testing.T) {
-			nic := start(t, c)
+			nic := nictest.Start(t, c)
 			other := nic
 			if c.Network != nil {
-				other = start(t, c)
+				other = nictest.Start(t, c)
 			}
 			x, y := pair(t, open(t, verbs.WithConnector(nic)), open(t, verbs.WithConnector(other)),
 				verbs.QPConfig{Type: verbs.QPTypeRC})
@@ -151,13 +152,13 @@ func TestNIC_BadNetwork_RCDelivers(t *testing.T) {
 			for i := range src.Bytes()[:size] {
 				src.Bytes()[i] = byte(i * 11)
 			}
-			err = x.do(soon(t), verbs.SendWR{
+			err = x.do(nictest.Soon(t), verbs.SendWR{
 				Opcode: verbs.WRWrite, SGE: src.SGE(0, size), RemoteAddr: dst.Addr(), RKey: dst.RKey(),
 			})
 			if err != nil || !bytes.Equal(dst.Bytes(), src.Bytes()[:size]) {
 				t.Fatalf("WRITE: equal %v, %v", bytes.Equal(dst.Bytes(), src.Bytes()[:size]), err)
 			}
-			err = x.do(soon(t), verbs.SendWR{
+			err = x.do(nictest.Soon(t), verbs.SendWR{
 				Opcode: verbs.WRRead, SGE: src.SGE(size, size), RemoteAddr: dst.Addr(), RKey: dst.RKey(),
 			})
 			if err != nil || !bytes.Equal(dst.Bytes(), src.Bytes()[size:]) {
@@ -169,7 +170,7 @@ func TestNIC_BadNetwork_RCDelivers(t *testing.T) {
 			}
 			before := binary.NativeEndian.Uint64(dst.Bytes())
 			for range 200 {
-				if err := x.do(soon(t), add); err != nil {
+				if err := x.do(nictest.Soon(t), add); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -181,10 +182,10 @@ func TestNIC_BadNetwork_RCDelivers(t *testing.T) {
 }
 
 func TestNIC_Datagram_IsAnsweredFromItsCompletion(t *testing.T) {
-	nic := start(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	dev := open(t, verbs.WithConnector(nic))
 	x, y := pair(t, dev, dev, verbs.QPConfig{Type: verbs.QPTypeUD, QKey: 0x1234})
-	ctx := soon(t)
+	ctx := nictest.Soon(t)
 	there, err := x.pd.CreateAH(verbs.AHAttr{DGID: y.point.GID, SGIDIndex: x.point.GIDIndex})
 	if err != nil {
 		t.Fatal(err)
@@ -230,25 +231,25 @@ func TestNIC_Datagram_IsAnsweredFromItsCompletion(t *testing.T) {
 
 // A program that is stopped takes no part, and need not: its memory is read, written and added to.
 func TestNICProcess_StoppedTarget_IsServed(t *testing.T) {
-	socket, _ := startNICProcess(t)
+	socket, _ := nictest.StartProcess(t)
 	dev := open(t, verbs.WithSocket(socket))
 	e, err := newEnd(dev, verbs.QPConfig{Type: verbs.QPTypeRC})
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := startRole(t, "target", socket)
+	target := nictest.StartPart(t, "target", socket)
 	var peer verbs.Endpoint
 	var text string
 	var addr uint64
 	var rkey uint32
-	if _, err := fmt.Sscan(target.line(t), &text, &addr, &rkey); err != nil {
+	if _, err := fmt.Sscan(target.Line(t), &text, &addr, &rkey); err != nil {
 		t.Fatal(err)
 	}
 	if err := peer.UnmarshalText([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintln(target.in, e.point)
-	if got := target.line(t); got != "connected" {
+	fmt.Fprintln(target.In, e.point)
+	if got := target.Line(t); got != "connected" {
 		t.Fatalf("the target says %q", got)
 	}
 	if err := e.qp.ConnectTo(peer); err != nil {
@@ -262,36 +263,37 @@ func TestNICProcess_StoppedTarget_IsServed(t *testing.T) {
 	wr := verbs.SendWR{
 		Opcode: verbs.WRRead, SGE: mr.SGE(0, 22), RemoteAddr: addr, RKey: verbs.Key(rkey),
 	}
-	if err := e.do(soon(t), wr); err != nil || string(mr.Bytes()[:22]) != "the target's own words" {
+	err = e.do(nictest.Soon(t), wr)
+	if err != nil || string(mr.Bytes()[:22]) != "the target's own words" {
 		t.Errorf("READ of a stopped program: %q, %v", mr.Bytes()[:22], err)
 	}
 	wr.Opcode, wr.SGE, wr.Inline = verbs.WRWrite, nil, []byte("MINE")
-	if err := e.do(soon(t), wr); err != nil {
+	if err := e.do(nictest.Soon(t), wr); err != nil {
 		t.Errorf("WRITE to a stopped program: %v", err)
 	}
 	wr.Opcode, wr.SGE, wr.Inline = verbs.WRFetchAdd, mr.SGE(24, 8), nil
 	wr.RemoteAddr, wr.CompareAdd = addr+24, 'A'
-	if err := e.do(soon(t), wr); err != nil {
+	if err := e.do(nictest.Soon(t), wr); err != nil {
 		t.Errorf("FETCH_ADD on a stopped program: %v", err)
 	}
-	if err := target.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := syscall.Kill(target.PID(), syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintln(target.in, "show")
-	got := target.line(t)
+	fmt.Fprintln(target.In, "show")
+	got := target.Line(t)
 	if !strings.Contains(got, "MINEtarget's own words") || !strings.Contains(got, "A") {
 		t.Errorf("the target's memory is %s", got)
 	}
 }
 
 // stopProcess sends SIGSTOP and waits until the process has stopped.
-func stopProcess(t *testing.T, r *role) {
+func stopProcess(t *testing.T, r *nictest.Part) {
 	t.Helper()
-	if err := r.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := syscall.Kill(r.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(r.cmd.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil ||
+	if _, err := syscall.Wait4(r.PID(), &status, syscall.WUNTRACED, nil); err != nil ||
 		!status.Stopped() {
 		t.Fatalf("stop: %v, status %v", err, status)
 	}
@@ -299,7 +301,7 @@ func stopProcess(t *testing.T, r *role) {
 
 // A NIC that is killed takes no program with it, and none waits for ever.
 func TestNICProcess_Killed_EveryCallEnds(t *testing.T) {
-	socket, nic := startNICProcess(t)
+	socket, nic := nictest.StartProcess(t)
 	dev := open(t, verbs.WithSocket(socket))
 	x, y := pair(t, dev, dev, verbs.QPConfig{Type: verbs.QPTypeRC})
 	dst, err := y.pd.Register(make([]byte, 1<<20), verbs.AccessAll)
@@ -316,56 +318,56 @@ func TestNICProcess_Killed_EveryCallEnds(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		for {
-			if err := x.do(soon(t), wr); err != nil {
+			if err := x.do(nictest.Soon(t), wr); err != nil {
 				done <- err
 				return
 			}
 		}
 	}()
 	time.Sleep(20 * time.Millisecond) // in the midst of traffic
-	nic.kill()
+	nic.Kill()
 	if err := <-done; !errors.Is(err, verbs.ErrDeviceFatal) {
 		t.Errorf("traffic ended with %v", err)
 	}
 	if _, err := dev.AllocPD(); !errors.Is(err, verbs.ErrDeviceFatal) {
 		t.Errorf("AllocPD: %v", err)
 	}
-	if err := y.cq.Wait(soon(t)); !errors.Is(err, verbs.ErrDeviceFatal) {
+	if err := y.cq.Wait(nictest.Soon(t)); !errors.Is(err, verbs.ErrDeviceFatal) {
 		t.Errorf("Wait: %v", err)
 	}
 }
 
 // A peer that is killed is to the survivor like a host that vanished.
 func TestNICProcess_PeerKilled_TheSurvivorGoesOn(t *testing.T) {
-	socket, _ := startNICProcess(t)
+	socket, _ := nictest.StartProcess(t)
 	dev := open(t, verbs.WithSocket(socket))
 	x, y := pair(t, dev, dev, verbs.QPConfig{Type: verbs.QPTypeRC})
 	e, err := newEnd(dev, verbs.QPConfig{Type: verbs.QPTypeRC})
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := startRole(t, "target", socket)
+	target := nictest.StartPart(t, "target", socket)
 	var peer verbs.Endpoint
 	var text string
 	wr := verbs.SendWR{Opcode: verbs.WRWrite, Inline: []byte("x")}
-	if _, err := fmt.Sscan(target.line(t), &text, &wr.RemoteAddr, (*uint32)(&wr.RKey)); err != nil {
+	if _, err := fmt.Sscan(target.Line(t), &text, &wr.RemoteAddr, (*uint32)(&wr.RKey)); err != nil {
 		t.Fatal(err)
 	}
 	if err := peer.UnmarshalText([]byte(text)); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintln(target.in, e.point)
-	target.line(t)
+	fmt.Fprintln(target.In, e.point)
+	target.Line(t)
 	err = e.qp.ConnectTo(peer, func(c *verbs.ConnectConfig) { c.Timeout, c.RetryCnt = 8, 2 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.do(soon(t), wr); err != nil {
+	if err := e.do(nictest.Soon(t), wr); err != nil {
 		t.Fatal(err)
 	}
-	target.kill()
-	for limit := time.Now().Add(patience); err == nil; {
-		if err = e.do(soon(t), wr); time.Now().After(limit) {
+	target.Kill()
+	for limit := time.Now().Add(nictest.Patience); err == nil; {
+		if err = e.do(nictest.Soon(t), wr); time.Now().After(limit) {
 			t.Fatal("the dead peer still answers")
 		}
 	}
@@ -377,13 +379,13 @@ func TestNICProcess_PeerKilled_TheSurvivorGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	wr.RemoteAddr, wr.RKey = mr.Addr(), mr.RKey()
-	if err := x.do(soon(t), wr); err != nil || mr.Bytes()[0] != 'x' {
+	if err := x.do(nictest.Soon(t), wr); err != nil || mr.Bytes()[0] != 'x' {
 		t.Errorf("the others: %q, %v", mr.Bytes(), err)
 	}
 }
 
 func TestOpen_CancelledContext_DoesNotConnect(t *testing.T) {
-	nic := start(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := nic.Open(ctx); !errors.Is(err, context.Canceled) {
@@ -393,7 +395,7 @@ func TestOpen_CancelledContext_DoesNotConnect(t *testing.T) {
 
 // The whole way, posting, waiting for it in the NIC and polling, allocates nothing.
 func TestRoundTrip_AllocatesNothing(t *testing.T) {
-	nic := start(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	dev := open(t, verbs.WithConnector(nic))
 	x, y := pair(t, dev, dev, verbs.QPConfig{Type: verbs.QPTypeRC})
 	dst, err := y.pd.AllocMemory(64, verbs.AccessAll)
@@ -424,7 +426,7 @@ func TestRoundTrip_AllocatesNothing(t *testing.T) {
 }
 
 func TestChannel_Solicited_IsRaisedByTheSender(t *testing.T) {
-	nic := start(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	dev := open(t, verbs.WithConnector(nic))
 	x, y := pair(t, dev, dev, verbs.QPConfig{Type: verbs.QPTypeRC})
 	if _, err := y.qp.PostRecv(verbs.RecvWR{ID: 1}, verbs.RecvWR{ID: 2}); err != nil {
@@ -433,7 +435,7 @@ func TestChannel_Solicited_IsRaisedByTheSender(t *testing.T) {
 	if err := y.cq.RequestNotify(true); err != nil {
 		t.Fatal(err)
 	}
-	if err := x.do(soon(t), verbs.SendWR{Opcode: verbs.WRSend}); err != nil {
+	if err := x.do(nictest.Soon(t), verbs.SendWR{Opcode: verbs.WRSend}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -441,11 +443,11 @@ func TestChannel_Solicited_IsRaisedByTheSender(t *testing.T) {
 	if _, err := y.cq.Channel().Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a plain message: %v", err)
 	}
-	err := x.do(soon(t), verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited})
+	err := x.do(nictest.Soon(t), verbs.SendWR{Opcode: verbs.WRSend, Flags: verbs.SendSolicited})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cq, err := y.cq.Channel().Next(soon(t)); cq != y.cq || err != nil {
+	if cq, err := y.cq.Channel().Next(nictest.Soon(t)); cq != y.cq || err != nil {
 		t.Errorf("a solicited message: %v", err)
 	}
 	var wcs [4]verbs.WC

@@ -6,11 +6,12 @@ import (
 
 	"github.com/softrnic/softrnic"
 	"github.com/softrnic/softrnic/rdmacm"
+	"github.com/softrnic/softrnic/test/nictest"
 )
 
 // BenchmarkDial connects and disconnects, one after the other and many at once.
 func BenchmarkDial(b *testing.B) {
-	nic := startNIC(b, softrnic.Config{})
+	nic := nictest.Start(b, softrnic.Config{})
 	keep := session(b, nic)
 	l := listen(b, "rdma", ":7471", rdmacm.Config{Session: keep})
 	var serving sync.WaitGroup
@@ -21,7 +22,7 @@ func BenchmarkDial(b *testing.B) {
 				return
 			}
 			serving.Go(func() {
-				c, err := r.Accept(soon(b), rdmacm.Config{Session: keep})
+				c, err := r.Accept(nictest.Soon(b), rdmacm.Config{Session: keep})
 				if err != nil {
 					b.Error(err)
 					return
@@ -32,7 +33,7 @@ func BenchmarkDial(b *testing.B) {
 		}
 	})
 	dial := func() {
-		c, err := rdmacm.Dial(soon(b), "rdma", "127.0.0.1:7471", rdmacm.Config{Session: keep})
+		c, err := rdmacm.Dial(nictest.Soon(b), "rdma", "127.0.0.1:7471", rdmacm.Config{Session: keep})
 		if err != nil {
 			b.Error(err)
 			return

@@ -14,13 +14,14 @@ import (
 
 	"github.com/softrnic/softrnic"
 	"github.com/softrnic/softrnic/rdmacm"
+	"github.com/softrnic/softrnic/test/nictest"
 	"github.com/softrnic/softrnic/verbs"
 )
 
 func textOf(private []byte) string { return strings.TrimRight(string(private), "\x00") }
 
 func TestDial_TwoNICs_PrivateDataAddressesAndMessages(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	for _, c := range []struct{ network, at, to string }{
 		{"rdma", ":0", "10.0.0.2"},
 		{"rdma", ":0", "fd00::2"},
@@ -63,7 +64,7 @@ func TestDial_TwoNICs_PrivateDataAddressesAndMessages(t *testing.T) {
 
 // C04: loopback addresses reach the NIC of this host. C03: an own address completes.
 func TestDial_OwnAddresses_C03_C04_Connect(t *testing.T) {
-	nic := startNIC(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	l := listen(t, "rdma", ":0", rdmacm.Config{NIC: nic})
 	port := portOf(l.Addr().String())
 	for _, host := range []string{"127.0.0.1", "::1", ""} {
@@ -79,14 +80,14 @@ func TestDial_ByName_TriesEveryAddress(t *testing.T) {
 	if _, err := net.LookupHost("localhost"); err != nil {
 		t.Skip("this host does not know localhost")
 	}
-	nic := startNIC(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	cfg := rdmacm.Config{NIC: nic}
 	l := listen(t, "rdma4", ":0", cfg)
 	meet(t, l, "localhost:"+portOf(l.Addr().String()), cfg, cfg)
 }
 
 func TestDial_ReadAndWrite_DepthsOfBothSidesCount(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
 	passive := rdmacm.Config{NIC: nicB, ResponderResources: 3}
 	a, b := meet(t, l, "10.0.0.2:7471", rdmacm.Config{NIC: nicA, InitiatorDepth: 5}, passive)
@@ -125,7 +126,7 @@ func TestDial_ReadAndWrite_DepthsOfBothSidesCount(t *testing.T) {
 }
 
 func TestDial_Options_ReachTheQueuePair(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
 	active := rdmacm.Config{
 		NIC: nicA, TOS: 0x68, AckTimeout: 17, RetryCount: 3, RNRRetryCount: -1,
@@ -151,11 +152,11 @@ func TestDial_Options_ReachTheQueuePair(t *testing.T) {
 }
 
 func TestDial_Rejected_ErrorHasReasonAndPrivateData(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
 	for _, reason := range []rdmacm.Reason{0, rdmacm.ReasonNoResources, 29} {
 		go func() {
-			r, err := l.Accept(soon(t))
+			r, err := l.Accept(nictest.Soon(t))
 			if err == nil {
 				err = r.RejectFor(reason, []byte("not you, "+textOf(r.PrivateData())))
 			}
@@ -163,7 +164,7 @@ func TestDial_Rejected_ErrorHasReasonAndPrivateData(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		conn, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.2:7471",
+		conn, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.2:7471",
 			rdmacm.Config{NIC: nicA, PrivateData: []byte("Mallory")})
 		want := reason
 		if want == 0 {
@@ -178,9 +179,9 @@ func TestDial_Rejected_ErrorHasReasonAndPrivateData(t *testing.T) {
 }
 
 func TestDial_NobodyListens_IsRefused(t *testing.T) {
-	nicA, _ := hosts(t)
+	nicA, _ := nictest.Hosts(t, "")
 	for _, address := range []string{"10.0.0.2:7471", "10.0.0.1:7471"} {
-		_, err := rdmacm.Dial(soon(t), "rdma", address, rdmacm.Config{NIC: nicA})
+		_, err := rdmacm.Dial(nictest.Soon(t), "rdma", address, rdmacm.Config{NIC: nicA})
 		var no *rdmacm.RejectedError
 		var op *rdmacm.OpError
 		if !errors.As(err, &no) || no.Reason != rdmacm.ReasonInvalidServiceID ||
@@ -193,54 +194,55 @@ func TestDial_NobodyListens_IsRefused(t *testing.T) {
 
 // C14: an address that nobody can reach is an error at once that says why.
 func TestDial_C14_NoRoute_SaysWhy(t *testing.T) {
-	nicA, _ := hosts(t)
+	nicA, _ := nictest.Hosts(t, "")
 	foreign := rdmacm.Config{NIC: nicA, LocalAddress: "10.9.9.9:0"}
-	_, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.2:1", foreign)
+	_, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.2:1", foreign)
 	if !errors.Is(err, syscall.EADDRNOTAVAIL) {
 		t.Errorf("a foreign source address: %v", err)
 	}
-	nic := startNIC(t, softrnic.Config{})
-	_, err = rdmacm.Dial(soon(t), "rdma6", "[2001:db8::1]:1", rdmacm.Config{NIC: nic})
+	nic := nictest.Start(t, softrnic.Config{})
+	_, err = rdmacm.Dial(nictest.Soon(t), "rdma6", "[2001:db8::1]:1", rdmacm.Config{NIC: nic})
 	if !errors.Is(err, rdmacm.ErrNoRoute) && !errors.Is(err, rdmacm.ErrUnreachable) {
 		t.Errorf("an address of nobody: %v", err)
 	}
 }
 
 func TestDial_BadArguments_AreRefused(t *testing.T) {
-	nicA, _ := hosts(t)
+	nicA, _ := nictest.Hosts(t, "")
 	cfg := rdmacm.Config{NIC: nicA}
 	long := cfg
 	for _, n := range []int{57, 256} {
 		long.PrivateData = make([]byte, n)
-		if _, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.1:1", long); !errors.Is(err, syscall.EINVAL) {
+		_, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.1:1", long)
+		if !errors.Is(err, syscall.EINVAL) {
 			t.Errorf("%d bytes of private data: %v", n, err)
 		}
 	}
 	var unknown net.UnknownNetworkError
-	if _, err := rdmacm.Dial(soon(t), "tcp", "10.0.0.1:1", cfg); !errors.As(err, &unknown) {
+	if _, err := rdmacm.Dial(nictest.Soon(t), "tcp", "10.0.0.1:1", cfg); !errors.As(err, &unknown) {
 		t.Errorf("network tcp: %v", err)
 	}
-	if _, err := rdmacm.Listen(soon(t), "udp", ":1", cfg); !errors.As(err, &unknown) {
+	if _, err := rdmacm.Listen(nictest.Soon(t), "udp", ":1", cfg); !errors.As(err, &unknown) {
 		t.Errorf("network udp: %v", err)
 	}
 	var bad *net.AddrError
-	if _, err := rdmacm.Dial(soon(t), "rdma6", "10.0.0.1:1", cfg); !errors.As(err, &bad) {
+	if _, err := rdmacm.Dial(nictest.Soon(t), "rdma6", "10.0.0.1:1", cfg); !errors.As(err, &bad) {
 		t.Errorf("IPv4 on rdma6: %v", err)
 	}
-	if _, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.1", cfg); !errors.As(err, &bad) {
+	if _, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.1", cfg); !errors.As(err, &bad) {
 		t.Errorf("no port: %v", err)
 	}
 	cfg.Backlog = -1
-	if _, err := rdmacm.Listen(soon(t), "rdma", ":1", cfg); !errors.Is(err, syscall.EINVAL) {
+	if _, err := rdmacm.Listen(nictest.Soon(t), "rdma", ":1", cfg); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("negative backlog: %v", err)
 	}
 }
 
 func TestListen_AddressTaken_IsRefused(t *testing.T) {
-	nic, _ := hosts(t)
+	nic, _ := nictest.Hosts(t, "")
 	cfg := rdmacm.Config{NIC: nic}
 	listen(t, "rdma", "10.0.0.1:7471", cfg)
-	_, err := rdmacm.Listen(soon(t), "rdma", "10.0.0.1:7471", cfg)
+	_, err := rdmacm.Listen(nictest.Soon(t), "rdma", "10.0.0.1:7471", cfg)
 	var op *rdmacm.OpError
 	if !errors.Is(err, syscall.EADDRINUSE) || !errors.As(err, &op) || op.Op != "listen" {
 		t.Errorf("%v", err)
@@ -248,11 +250,11 @@ func TestListen_AddressTaken_IsRefused(t *testing.T) {
 }
 
 func TestListener_Close_EndsAcceptAndRejectsWhoWaits(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
 	ended := make(chan error, 1)
 	go func() {
-		r, err := l.Accept(soon(t)) // the first request, never answered
+		r, err := l.Accept(nictest.Soon(t)) // the first request, never answered
 		if err != nil {
 			ended <- err
 			return
@@ -260,13 +262,13 @@ func TestListener_Close_EndsAcceptAndRejectsWhoWaits(t *testing.T) {
 		defer func() { _ = r.Reject(nil) }()
 		time.Sleep(10 * time.Millisecond)
 		_ = l.Close()
-		_, err = l.Accept(soon(t))
+		_, err = l.Accept(nictest.Soon(t))
 		ended <- err
 	}()
 	var wg sync.WaitGroup
 	for range 5 {
 		wg.Go(func() {
-			_, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.2:7471", rdmacm.Config{NIC: nicA})
+			_, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.2:7471", rdmacm.Config{NIC: nicA})
 			if !errors.Is(err, rdmacm.ErrRejected) {
 				t.Errorf("Dial: %v", err)
 			}
@@ -279,12 +281,12 @@ func TestListener_Close_EndsAcceptAndRejectsWhoWaits(t *testing.T) {
 }
 
 func TestListener_BacklogFull_RequestsAreRejected(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB, Backlog: 2})
 	results := make(chan error, 5)
 	for range cap(results) {
 		go func() {
-			conn, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.2:7471", rdmacm.Config{NIC: nicA})
+			conn, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.2:7471", rdmacm.Config{NIC: nicA})
 			if err == nil {
 				err = conn.Close()
 			}
@@ -298,11 +300,11 @@ func TestListener_BacklogFull_RequestsAreRejected(t *testing.T) {
 		}
 	}
 	for range 2 {
-		r, err := l.Accept(soon(t))
+		r, err := l.Accept(nictest.Soon(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn, err := r.Accept(soon(t), rdmacm.Config{})
+		conn, err := r.Accept(nictest.Soon(t), rdmacm.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,12 +316,12 @@ func TestListener_BacklogFull_RequestsAreRejected(t *testing.T) {
 
 // C10: how a connection ended can be told.
 func TestConn_Disconnect_C08_FlushesThenTellsBothSides(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
 	box := newInbox(t, session(t, nicB).PD(), 64)
 	a, b := meet(t, l, "10.0.0.2:7471", rdmacm.Config{NIC: nicA},
 		rdmacm.Config{NIC: nicB, Prepare: box.post})
-	if err := a.Disconnect(soon(t)); err != nil {
+	if err := a.Disconnect(nictest.Soon(t)); err != nil {
 		t.Fatal(err)
 	}
 	<-b.Done()
@@ -333,7 +335,7 @@ func TestConn_Disconnect_C08_FlushesThenTellsBothSides(t *testing.T) {
 			t.Errorf("%v, %v", c.Err(), c.QP().State())
 		}
 		for _, want := range []rdmacm.EventType{rdmacm.EventDisconnected, rdmacm.EventTimewaitExit} {
-			if e, err := c.NextEvent(soon(t)); err != nil || e.Type != want || e.Status != 0 {
+			if e, err := c.NextEvent(nictest.Soon(t)); err != nil || e.Type != want || e.Status != 0 {
 				t.Errorf("%+v, %v, want %v", e, err, want)
 			}
 		}
@@ -341,7 +343,7 @@ func TestConn_Disconnect_C08_FlushesThenTellsBothSides(t *testing.T) {
 }
 
 func TestConn_Close_EndsThePeerAndWaiters(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
 	a, b := meet(t, l, "10.0.0.2:7471", rdmacm.Config{NIC: nicA}, rdmacm.Config{NIC: nicB})
 	ended := make(chan error, 1)
@@ -365,7 +367,7 @@ func TestConn_Close_EndsThePeerAndWaiters(t *testing.T) {
 }
 
 func TestDial_ContextEnds_WithdrawsTheRequest(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
 	ctx, cancel := context.WithCancel(context.Background())
 	got := make(chan error, 1)
@@ -373,7 +375,7 @@ func TestDial_ContextEnds_WithdrawsTheRequest(t *testing.T) {
 		_, err := rdmacm.Dial(ctx, "rdma", "10.0.0.2:7471", rdmacm.Config{NIC: nicA})
 		got <- err
 	}()
-	r, err := l.Accept(soon(t))
+	r, err := l.Accept(nictest.Soon(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +384,7 @@ func TestDial_ContextEnds_WithdrawsTheRequest(t *testing.T) {
 		t.Errorf("Dial: %v", err)
 	}
 	// The peer's change of mind reaches whoever accepts.
-	_, err = r.Accept(soon(t), rdmacm.Config{NIC: nicB})
+	_, err = r.Accept(nictest.Soon(t), rdmacm.Config{NIC: nicB})
 	if !errors.Is(err, rdmacm.ErrRejected) {
 		t.Errorf("Accept: %v", err)
 	}
@@ -402,22 +404,22 @@ func TestDial_ContextEnds_WithdrawsTheRequest(t *testing.T) {
 }
 
 func TestConn_ManyAtOnce_LeaveNothingBehind(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	run := func(n int) {
-		l, err := rdmacm.Listen(soon(t), "rdma", ":7471", rdmacm.Config{NIC: nicB})
+		l, err := rdmacm.Listen(nictest.Soon(t), "rdma", ":7471", rdmacm.Config{NIC: nicB})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
 		for range n {
 			wg.Go(func() {
-				r, err := l.Accept(soon(t))
+				r, err := l.Accept(nictest.Soon(t))
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				name := textOf(r.PrivateData())
-				conn, err := r.Accept(soon(t), rdmacm.Config{PrivateData: []byte("hello, " + name)})
+				conn, err := r.Accept(nictest.Soon(t), rdmacm.Config{PrivateData: []byte("hello, " + name)})
 				if err != nil {
 					t.Error(err)
 					return
@@ -432,7 +434,7 @@ func TestConn_ManyAtOnce_LeaveNothingBehind(t *testing.T) {
 			wg.Go(func() {
 				name := fmt.Sprint("client ", i)
 				cfg := rdmacm.Config{NIC: nicA, PrivateData: []byte(name)}
-				conn, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.2:7471", cfg)
+				conn, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.2:7471", cfg)
 				if err != nil {
 					t.Error(err)
 					return
@@ -451,11 +453,11 @@ func TestConn_ManyAtOnce_LeaveNothingBehind(t *testing.T) {
 		}
 	}
 	run(2)
-	goroutines, fds := runtime.NumGoroutine(), descriptors()
+	goroutines, fds := runtime.NumGoroutine(), nictest.Descriptors()
 	run(100)
 	for range 10 {
 		run(2)
 	}
-	settles(t, "goroutines", goroutines, runtime.NumGoroutine)
-	settles(t, "descriptors", fds, descriptors)
+	nictest.Settles(t, "goroutines", goroutines, runtime.NumGoroutine)
+	nictest.Settles(t, "descriptors", fds, nictest.Descriptors)
 }

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/softrnic/softrnic/rdmacm"
+	"github.com/softrnic/softrnic/test/nictest"
 	"github.com/softrnic/softrnic/verbs"
 )
 
 func TestDialUD_Service_DatagramsGoBothWays(t *testing.T) {
-	nicA, nicB := hosts(t)
-	l, err := rdmacm.ListenUD(soon(t), "rdma", ":7471", rdmacm.Config{NIC: nicB})
+	nicA, nicB := nictest.Hosts(t, "")
+	l, err := rdmacm.ListenUD(nictest.Soon(t), "rdma", ":7471", rdmacm.Config{NIC: nicB})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +21,7 @@ func TestDialUD_Service_DatagramsGoBothWays(t *testing.T) {
 	served := make(chan *rdmacm.UDConn, 1)
 	go func() {
 		defer close(served)
-		r, err := l.Accept(soon(t))
+		r, err := l.Accept(nictest.Soon(t))
 		if err != nil {
 			t.Error(err)
 			return
@@ -28,14 +29,15 @@ func TestDialUD_Service_DatagramsGoBothWays(t *testing.T) {
 		if textOf(r.PrivateData()) != "who serves?" {
 			t.Errorf("request: %q", r.PrivateData())
 		}
-		conn, err := r.Accept(soon(t), rdmacm.Config{PrivateData: []byte("I do"), Prepare: boxB.post})
+		cfg := rdmacm.Config{PrivateData: []byte("I do"), Prepare: boxB.post}
+		conn, err := r.Accept(nictest.Soon(t), cfg)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		served <- conn
 	}()
-	a, err := rdmacm.DialUD(soon(t), "rdma", "10.0.0.2:7471", rdmacm.Config{
+	a, err := rdmacm.DialUD(nictest.Soon(t), "rdma", "10.0.0.2:7471", rdmacm.Config{
 		NIC: nicA, PrivateData: []byte("who serves?"), Prepare: boxA.post,
 	})
 	if err != nil {
@@ -82,7 +84,7 @@ func TestDialUD_Service_DatagramsGoBothWays(t *testing.T) {
 }
 
 func TestDialUD_OneQueuePairServesAll(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	s := session(t, nicB)
 	cq, err := s.Device().CreateCQ(verbs.CQConfig{Entries: 64})
 	if err != nil {
@@ -95,14 +97,14 @@ func TestDialUD_OneQueuePairServesAll(t *testing.T) {
 	if err := qp.Activate(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := rdmacm.ListenUD(soon(t), "rdma", ":7471", rdmacm.Config{NIC: nicB})
+	l, err := rdmacm.ListenUD(nictest.Soon(t), "rdma", ":7471", rdmacm.Config{NIC: nicB})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	go func() {
 		for {
-			r, err := l.Accept(soon(t))
+			r, err := l.Accept(nictest.Soon(t))
 			if err != nil {
 				return
 			}
@@ -118,7 +120,7 @@ func TestDialUD_OneQueuePairServesAll(t *testing.T) {
 		if err := box.post(qp); err != nil {
 			t.Fatal(err)
 		}
-		a, err := rdmacm.DialUD(soon(t), "rdma", "10.0.0.2:7471", rdmacm.Config{NIC: nicA})
+		a, err := rdmacm.DialUD(nictest.Soon(t), "rdma", "10.0.0.2:7471", rdmacm.Config{NIC: nicA})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,43 +145,43 @@ func TestDialUD_OneQueuePairServesAll(t *testing.T) {
 }
 
 func TestDialUD_Refused_ErrorSaysHow(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	cfg := rdmacm.Config{NIC: nicA}
 	var no *rdmacm.RejectedError
-	if _, err := rdmacm.DialUD(soon(t), "rdma", "10.0.0.2:7471", cfg); !errors.As(err, &no) ||
+	if _, err := rdmacm.DialUD(nictest.Soon(t), "rdma", "10.0.0.2:7471", cfg); !errors.As(err, &no) ||
 		no.Service != 1 {
 		t.Errorf("nobody listens: %v", err)
 	}
-	l, err := rdmacm.ListenUD(soon(t), "rdma", ":7471", rdmacm.Config{NIC: nicB})
+	l, err := rdmacm.ListenUD(nictest.Soon(t), "rdma", ":7471", rdmacm.Config{NIC: nicB})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	go func() {
-		if r, err := l.Accept(soon(t)); err != nil {
+		if r, err := l.Accept(nictest.Soon(t)); err != nil {
 			t.Error(err)
 		} else if err := r.Reject([]byte("go away")); err != nil {
 			t.Error(err)
 		}
 	}()
-	if _, err := rdmacm.DialUD(soon(t), "rdma", "10.0.0.2:7471", cfg); !errors.As(err, &no) ||
+	if _, err := rdmacm.DialUD(nictest.Soon(t), "rdma", "10.0.0.2:7471", cfg); !errors.As(err, &no) ||
 		no.Service != 2 || textOf(no.PrivateData) != "go away" || !errors.Is(err, rdmacm.ErrRejected) {
 		t.Errorf("rejected: %v", err)
 	}
 }
 
 func TestJoin_Group_MembersGetWhatIsSent(t *testing.T) {
-	nicA, nicB := hosts(t)
+	nicA, nicB := nictest.Hosts(t, "")
 	for _, c := range []struct{ group, a, b string }{
 		{"239.1.2.3:0", "10.0.0.1:0", "10.0.0.2:0"}, {"[ff0e::1:2]:0", "[fd00::1]:0", "[fd00::2]:0"},
 	} {
 		box := newInbox(t, session(t, nicB).PD(), 128)
-		b, err := rdmacm.Join(soon(t), "rdma", c.group,
+		b, err := rdmacm.Join(nictest.Soon(t), "rdma", c.group,
 			rdmacm.Config{NIC: nicB, LocalAddress: c.b, Prepare: box.post})
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := rdmacm.Join(soon(t), "rdma", c.group,
+		a, err := rdmacm.Join(nictest.Soon(t), "rdma", c.group,
 			rdmacm.Config{NIC: nicA, LocalAddress: c.a, SendOnly: true})
 		if err != nil {
 			t.Fatal(err)

@@ -6,27 +6,28 @@ import (
 	"testing"
 
 	"github.com/softrnic/softrnic/rdmacm"
+	"github.com/softrnic/softrnic/test/nictest"
 	"github.com/softrnic/softrnic/verbs"
 )
 
 func TestDial_NICProcess_ConnectsTwoPrograms(t *testing.T) {
-	socket, _ := startNICProcess(t)
-	server := startRole(t, "server", socket)
-	port := server.line(t)
-	conn, err := rdmacm.Dial(soon(t), "rdma", "127.0.0.1:"+port,
+	socket, _ := nictest.StartProcess(t)
+	server := nictest.StartPart(t, "server", socket)
+	port := server.Line(t)
+	conn, err := rdmacm.Dial(nictest.Soon(t), "rdma", "127.0.0.1:"+port,
 		rdmacm.Config{NIC: rdmacm.Socket(socket)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if got := server.line(t); got != "connected" {
+	if got := server.Line(t); got != "connected" {
 		t.Fatalf("the server says %q", got)
 	}
 	if conn.Err() != nil {
 		t.Fatal(conn.Err())
 	}
 	// A program that dies has its connections ended by the NIC.
-	server.kill()
+	server.Kill()
 	<-conn.Done()
 	if !errors.Is(conn.Err(), rdmacm.ErrDisconnected) {
 		t.Errorf("%v", conn.Err())
@@ -36,42 +37,42 @@ func TestDial_NICProcess_ConnectsTwoPrograms(t *testing.T) {
 // A server that is killed and started again gives its port back each time, and a client that tries
 // again finds it.
 func TestDial_ServerRestarts_ClientReconnects(t *testing.T) {
-	socket, _ := startNICProcess(t)
+	socket, _ := nictest.StartProcess(t)
 	cfg := rdmacm.Config{NIC: rdmacm.Socket(socket)}
 	t.Setenv(addressEnv, ":7471")
-	server := startRole(t, "server", socket)
-	server.line(t)
+	server := nictest.StartPart(t, "server", socket)
+	server.Line(t)
 	for range 5 {
 		var conn *rdmacm.Conn
 		for {
 			var err error
-			if conn, err = rdmacm.Dial(soon(t), "rdma", "127.0.0.1:7471", cfg); err == nil {
+			if conn, err = rdmacm.Dial(nictest.Soon(t), "rdma", "127.0.0.1:7471", cfg); err == nil {
 				break
 			} else if !errors.Is(err, rdmacm.ErrRejected) {
 				t.Fatal(err)
 			}
 		}
-		server.kill()
+		server.Kill()
 		<-conn.Done()
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
-		server = startRole(t, "server", socket)
+		server = nictest.StartPart(t, "server", socket)
 	}
 }
 
 func TestSession_NICDies_EverybodyLearnsAndTheNextDialFindsTheNewOne(t *testing.T) {
-	path, nic := startNICProcess(t)
+	path, nic := nictest.StartProcess(t)
 	socket := rdmacm.Socket(path)
 	cfg := rdmacm.Config{NIC: socket}
 	l := listen(t, "rdma", ":7471", cfg)
 	a, b := meet(t, l, "127.0.0.1:7471", cfg, cfg)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := l.Accept(soon(t))
+		_, err := l.Accept(nictest.Soon(t))
 		ended <- err
 	}()
-	nic.kill()
+	nic.Kill()
 	if err := <-ended; !errors.Is(err, verbs.ErrDeviceFatal) {
 		t.Errorf("Accept: %v", err)
 	}
@@ -80,31 +81,29 @@ func TestSession_NICDies_EverybodyLearnsAndTheNextDialFindsTheNewOne(t *testing.
 		if !errors.Is(c.Err(), verbs.ErrDeviceFatal) {
 			t.Errorf("%v", c.Err())
 		}
-		if err := c.Disconnect(soon(t)); err != nil && !errors.Is(err, verbs.ErrDeviceFatal) {
+		if err := c.Disconnect(nictest.Soon(t)); err != nil && !errors.Is(err, verbs.ErrDeviceFatal) {
 			t.Errorf("Disconnect: %v", err)
 		}
 	}
-	if _, err := rdmacm.Dial(soon(t), "rdma", "127.0.0.1:7471", cfg); !errors.Is(err, verbs.ErrNoNIC) {
+	_, err := rdmacm.Dial(nictest.Soon(t), "rdma", "127.0.0.1:7471", cfg)
+	if !errors.Is(err, verbs.ErrNoNIC) {
 		t.Errorf("Dial: %v", err)
 	}
-	again := startRole(t, "nic", path)
-	if got := again.line(t); got != "ready" {
-		t.Fatalf("the NIC says %q", got)
-	}
-	_, err := rdmacm.Dial(soon(t), "rdma", "127.0.0.1:7471", cfg)
+	nictest.StartProcessAt(t, path)
+	_, err = rdmacm.Dial(nictest.Soon(t), "rdma", "127.0.0.1:7471", cfg)
 	if !errors.Is(err, rdmacm.ErrRejected) {
 		t.Errorf("Dial on the new NIC: %v", err)
 	}
 }
 
 func TestShare_OneNIC_OneSession(t *testing.T) {
-	path, _ := startNICProcess(t)
+	path, _ := nictest.StartProcess(t)
 	t.Setenv("RNIC_SOCKET", path)
 	a, b := session(t, nil), session(t, rdmacm.Socket(path))
 	if a.Device() != b.Device() || a.PD() != b.PD() {
 		t.Error("two sessions on one NIC")
 	}
-	own, err := rdmacm.Open(soon(t), nil)
+	own, err := rdmacm.Open(nictest.Soon(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,12 +113,12 @@ func TestShare_OneNIC_OneSession(t *testing.T) {
 	if err := errors.Join(own.Close(), own.Close()); err != nil {
 		t.Error(err)
 	}
-	if _, err := rdmacm.Dial(soon(t), "rdma", ":1", rdmacm.Config{Session: own}); !errors.Is(err,
-		verbs.ErrClosed) {
+	_, err = rdmacm.Dial(nictest.Soon(t), "rdma", ":1", rdmacm.Config{Session: own})
+	if !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("Dial on a closed session: %v", err)
 	}
 	t.Setenv("RNIC_SOCKET", filepath.Join(t.TempDir(), "none"))
-	if _, err := rdmacm.Share(soon(t), nil); !errors.Is(err, verbs.ErrNoNIC) {
+	if _, err := rdmacm.Share(nictest.Soon(t), nil); !errors.Is(err, verbs.ErrNoNIC) {
 		t.Errorf("Share without a NIC: %v", err)
 	}
 }

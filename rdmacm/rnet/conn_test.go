@@ -16,11 +16,12 @@ import (
 
 	"github.com/softrnic/softrnic"
 	"github.com/softrnic/softrnic/rdmacm/rnet"
+	"github.com/softrnic/softrnic/test/nictest"
 )
 
 // The suite by which package net's own connections are judged.
 func TestConn_NetTest_Passes(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	small := func(c rnet.Config) rnet.Config {
 		c.Ring = 4 << 10
 		return c
@@ -91,7 +92,7 @@ func exchange(t *testing.T, from, to *rnet.Conn, s sizes) {
 }
 
 func TestConn_TinyAndLargeWrites_EveryByteInOrder(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	odd := on(nicB)
 	odd.Ring = 5003 // nothing divides it: messages wrap at every place
 	for _, c := range []sizes{
@@ -116,7 +117,7 @@ func TestConn_TinyAndLargeWrites_EveryByteInOrder(t *testing.T) {
 
 // Both directions at once, and a network that loses, repeats and reorders.
 func TestConn_BadNetwork_EveryByteInOrder(t *testing.T) {
-	nicA, nicB := hosts(t, "loss=2%,dup=1%,reorder=2%,seed=5")
+	nicA, nicB := nictest.Hosts(t, "loss=2%,dup=1%,reorder=2%,seed=5")
 	a, b := pair(t, "10.0.0.2", on(nicA), on(nicB))
 	var wg sync.WaitGroup
 	wg.Go(func() { exchange(t, a, b, sizes{1 << 20, 10_000, 5000}) })
@@ -125,7 +126,7 @@ func TestConn_BadNetwork_EveryByteInOrder(t *testing.T) {
 }
 
 func TestConn_HalfClose_OtherDirectionGoesOn(t *testing.T) {
-	nic := startNIC(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	a, b := pair(t, "127.0.0.1", on(nic), on(nic))
 	if _, err := a.Write([]byte("question")); err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func TestConn_HalfClose_OtherDirectionGoesOn(t *testing.T) {
 
 // What was written before Close arrives, although the peer begins to read only afterwards.
 func TestConn_Close_LosesNothing(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	for _, n := range []int{1, 1000, 100_000} {
 		a, b := pair(t, "10.0.0.2", on(nicA), on(nicB))
 		if _, err := a.Write(pattern(n)); err != nil {
@@ -191,7 +192,7 @@ func TestConn_Close_LosesNothing(t *testing.T) {
 }
 
 func TestConn_FullRing_WriteWaitsForTheReader(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	cfg := on(nicA)
 	cfg.Ring = 8 << 10
 	a, b := pair(t, "10.0.0.2", cfg, on(nicB))
@@ -229,7 +230,7 @@ func TestConn_FullRing_WriteWaitsForTheReader(t *testing.T) {
 }
 
 func TestConn_SetDeadline_WakesWhoWaits(t *testing.T) {
-	nic := startNIC(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	a, _ := pair(t, "127.0.0.1", on(nic), on(nic))
 	for _, wait := range []time.Duration{-1, 0, time.Millisecond, 30 * time.Millisecond} {
 		_ = a.SetDeadline(time.Now().Add(time.Hour))
@@ -247,7 +248,7 @@ func TestConn_SetDeadline_WakesWhoWaits(t *testing.T) {
 }
 
 func TestConn_Idle_ProbesKeepItAlive(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	cfg := on(nicA)
 	cfg.KeepAlive = time.Millisecond
 	a, b := pair(t, "10.0.0.2", cfg, on(nicB))
@@ -265,7 +266,7 @@ func TestConn_Transfers_AllocateNothing(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	nic := startNIC(t, softrnic.Config{})
+	nic := nictest.Start(t, softrnic.Config{})
 	a, b := pair(t, "127.0.0.1", on(nic), on(nic))
 	_, _ = a.SetDeadline(time.Time{}), b.SetDeadline(time.Time{})
 	go func() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/softrnic/softrnic"
 	"github.com/softrnic/softrnic/rdmacm/rnet"
+	"github.com/softrnic/softrnic/test/nictest"
 )
 
 // serve runs an HTTP server that echoes bodies, with and without TLS-less HTTP/2.
@@ -39,7 +40,7 @@ func serve(t testing.TB, l net.Listener) {
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Serve(l) })
 	t.Cleanup(func() {
-		if err := server.Shutdown(soon(t)); err != nil {
+		if err := server.Shutdown(nictest.Soon(t)); err != nil {
 			t.Errorf("shut the server down: %v", err)
 		}
 		running.Wait()
@@ -55,7 +56,7 @@ func clientOf(t testing.TB, dial dialFunc, http2 bool) *http.Client {
 	protocols.SetUnencryptedHTTP2(http2)
 	transport := &http.Transport{DialContext: dial, Protocols: protocols, MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, Timeout: patience}
+	return &http.Client{Transport: transport, Timeout: nictest.Patience}
 }
 
 func echo(client *http.Client, base string, body []byte) error {
@@ -76,7 +77,7 @@ func echo(client *http.Client, base string, body []byte) error {
 
 // gRPC speaks HTTP/2 over whatever its dialer and listener give it.
 func TestHTTP_UnmodifiedServer_ServesManyClients(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
 			l := listen(t, on(nicB))
@@ -115,8 +116,8 @@ func wires(b *testing.B) map[string]struct {
 	from, to rnet.Config
 	host     string
 } {
-	nic := startNIC(b, softrnic.Config{})
-	nicA, nicB := hosts(b, "")
+	nic := nictest.Start(b, softrnic.Config{})
+	nicA, nicB := nictest.Hosts(b, "")
 	return map[string]struct {
 		from, to rnet.Config
 		host     string

@@ -16,11 +16,12 @@ import (
 
 	"github.com/softrnic/softrnic/rdmacm"
 	"github.com/softrnic/softrnic/rdmacm/rnet"
+	"github.com/softrnic/softrnic/test/nictest"
 	"github.com/softrnic/softrnic/verbs"
 )
 
 func TestListener_ManyConnections_LeaveNothingBehind(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	run := func(n int) {
 		l, err := rnet.Listen("rdma", ":0", on(nicB))
 		if err != nil {
@@ -45,7 +46,7 @@ func TestListener_ManyConnections_LeaveNothingBehind(t *testing.T) {
 		for i := range n {
 			wg.Go(func() {
 				d := rnet.Dialer{Config: on(nicA)}
-				c, err := d.DialContext(soon(t), "tcp", "10.0.0.2:"+portOf(l))
+				c, err := d.DialContext(nictest.Soon(t), "tcp", "10.0.0.2:"+portOf(l))
 				if err != nil {
 					t.Error(err)
 					return
@@ -65,17 +66,17 @@ func TestListener_ManyConnections_LeaveNothingBehind(t *testing.T) {
 		}
 	}
 	run(2)
-	goroutines, fds := runtime.NumGoroutine(), descriptors()
+	goroutines, fds := runtime.NumGoroutine(), nictest.Descriptors()
 	run(200)
 	for range 5 {
 		run(3)
 	}
-	settles(t, "goroutines", goroutines, runtime.NumGoroutine)
-	settles(t, "descriptors", fds, descriptors)
+	nictest.Settles(t, "goroutines", goroutines, runtime.NumGoroutine)
+	nictest.Settles(t, "descriptors", fds, nictest.Descriptors)
 }
 
 func TestListener_Close_EndsAcceptAndWhoWaits(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, on(nicB))
 	c := dial(t, l, "10.0.0.2", on(nicA)) // nobody accepts it
 	ended := make(chan error, 1)
@@ -92,24 +93,24 @@ func TestListener_Close_EndsAcceptAndWhoWaits(t *testing.T) {
 	if err := <-ended; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept: %v", err)
 	}
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(nictest.Patience))
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("Read: %d, %v", n, err)
 	}
 	d := rnet.Dialer{Config: on(nicA)}
-	_, err := d.DialContext(soon(t), "rdma", "10.0.0.2:"+portOf(l))
+	_, err := d.DialContext(nictest.Soon(t), "rdma", "10.0.0.2:"+portOf(l))
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("Dial: %v", err)
 	}
 }
 
 func TestListener_Stranger_IsRefusedAndToldWhy(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, on(nicB))
 	address := "10.0.0.2:" + portOf(l)
 	for _, private := range []string{"", "hello, I am an ordinary program of rdma_cm", "rnet\x02" +
 		strings.Repeat("x", 23), "rnet\x01" + strings.Repeat("\x00", 23)} {
-		_, err := rdmacm.Dial(soon(t), "rdma", address,
+		_, err := rdmacm.Dial(nictest.Soon(t), "rdma", address,
 			rdmacm.Config{NIC: nicA, PrivateData: []byte(private)})
 		var no *rdmacm.RejectedError
 		if !errors.As(err, &no) || !strings.HasPrefix(string(no.PrivateData), "rnet: the peer does not") {
@@ -117,7 +118,7 @@ func TestListener_Stranger_IsRefusedAndToldWhy(t *testing.T) {
 		}
 	}
 	// And the other way round.
-	plain, err := rdmacm.Listen(soon(t), "rdma", ":0", rdmacm.Config{NIC: nicB})
+	plain, err := rdmacm.Listen(nictest.Soon(t), "rdma", ":0", rdmacm.Config{NIC: nicB})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,18 +126,18 @@ func TestListener_Stranger_IsRefusedAndToldWhy(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r, err := plain.Accept(soon(t))
+		r, err := plain.Accept(nictest.Soon(t))
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		if c, err := r.Accept(soon(t), rdmacm.Config{}); err == nil {
+		if c, err := r.Accept(nictest.Soon(t), rdmacm.Config{}); err == nil {
 			<-c.Done()
 			_ = c.Close()
 		}
 	}()
 	d := rnet.Dialer{Config: on(nicA)}
-	_, err = d.DialContext(soon(t), "rdma", "10.0.0.2:"+portOf(plain))
+	_, err = d.DialContext(nictest.Soon(t), "rdma", "10.0.0.2:"+portOf(plain))
 	if err == nil || !strings.Contains(err.Error(), "does not speak rnet") {
 		t.Errorf("Dial: %v", err)
 	}
@@ -155,7 +156,7 @@ func validHello() []byte {
 // A peer that has the right words and breaks the rules: the connection ends with an error, and
 // nothing else happens.
 func TestConn_HostilePeer_ConnectionEnds(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, on(nicB))
 	for name, wrs := range map[string][]verbs.SendWR{
 		"too much":    {{Opcode: verbs.WRWriteWithImm, Imm: ring + 1}},
@@ -170,7 +171,7 @@ func TestConn_HostilePeer_ConnectionEnds(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rogue, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.2:"+portOf(l), rdmacm.Config{
+			rogue, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.2:"+portOf(l), rdmacm.Config{
 				NIC: nicA, PrivateData: validHello(),
 				Prepare: func(qp *verbs.QP) error {
 					_, err := qp.PostRecv(make([]verbs.RecvWR, 16)...)
@@ -188,7 +189,7 @@ func TestConn_HostilePeer_ConnectionEnds(t *testing.T) {
 			if _, err := rogue.QP().PostSend(wrs...); err != nil {
 				t.Fatal(err)
 			}
-			_ = victim.SetDeadline(time.Now().Add(patience))
+			_ = victim.SetDeadline(time.Now().Add(nictest.Patience))
 			_, err = victim.Read(make([]byte, 1))
 			if name == "beyond the end" && errors.Is(err, io.EOF) {
 				_, err = victim.Write([]byte("x"))
@@ -206,25 +207,25 @@ func TestConn_HostilePeer_ConnectionEnds(t *testing.T) {
 }
 
 func TestConn_PeerKilled_WhatArrivedIsReadThenAnError(t *testing.T) {
-	socket, _ := startNICProcess(t)
+	socket, _ := nictest.StartProcess(t)
 	cfg := on(rdmacm.Socket(socket))
 	for _, how := range []string{"hang", "close"} {
 		l := listen(t, cfg)
-		source := startRole(t, "source", socket)
-		fmt.Fprintln(source.in, "127.0.0.1:"+portOf(l), 50_000, how)
+		source := nictest.StartPart(t, "source", socket)
+		fmt.Fprintln(source.In, "127.0.0.1:"+portOf(l), 50_000, how)
 		c, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = c.SetDeadline(time.Now().Add(patience))
+		_ = c.SetDeadline(time.Now().Add(nictest.Patience))
 		want := io.EOF
 		if how == "hang" {
-			if got := source.line(t); got != "written" {
+			if got := source.Line(t); got != "written" {
 				t.Fatalf("the source says %q", got)
 			}
-			source.kill()
+			source.Kill()
 			want = syscall.ECONNRESET
-		} else if err := source.cmd.Wait(); err != nil { // the program has ended before we read
+		} else if err := source.Wait(); err != nil { // the program has ended before we read
 			t.Fatal(err)
 		}
 		got := make([]byte, 50_000)
@@ -241,7 +242,7 @@ func TestConn_PeerKilled_WhatArrivedIsReadThenAnError(t *testing.T) {
 }
 
 func TestConn_NICDies_EverybodyWakes(t *testing.T) {
-	socket, nic := startNICProcess(t)
+	socket, nic := nictest.StartProcess(t)
 	cfg := on(rdmacm.Socket(socket))
 	a, b := pair(t, "127.0.0.1", cfg, cfg)
 	l := listen(t, cfg)
@@ -266,18 +267,18 @@ func TestConn_NICDies_EverybodyWakes(t *testing.T) {
 		}
 	})
 	time.Sleep(5 * time.Millisecond)
-	nic.kill()
+	nic.Kill()
 	wg.Wait()
 }
 
 // A host that vanishes says nothing; the probes find out.
 func TestConn_PeerSilent_ReaderGetsAnError(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	cfg := on(nicB)
 	cfg.KeepAlive = 10 * time.Millisecond
 	cfg.CM.AckTimeout = 8 // a millisecond
 	l := listen(t, cfg)
-	silent, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.2:"+portOf(l),
+	silent, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.2:"+portOf(l),
 		rdmacm.Config{NIC: nicA, PrivateData: validHello()})
 	if err != nil {
 		t.Fatal(err)
@@ -290,7 +291,7 @@ func TestConn_PeerSilent_ReaderGetsAnError(t *testing.T) {
 	if err := silent.QP().ToReset(); err != nil { // packets for it are dropped
 		t.Fatal(err)
 	}
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(nictest.Patience))
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, verbs.ErrRetryExceeded) {
 		t.Errorf("Read: %v", err)
 	}
@@ -301,11 +302,11 @@ func TestConn_PeerSilent_ReaderGetsAnError(t *testing.T) {
 
 // Close gives a peer up that takes nothing, in the time that it was given, and says so.
 func TestConn_CloseOnSilentPeer_EndsAfterLinger(t *testing.T) {
-	nicA, nicB := hosts(t, "")
+	nicA, nicB := nictest.Hosts(t, "")
 	cfg := on(nicB)
 	cfg.Linger = 50 * time.Millisecond
 	l := listen(t, cfg)
-	silent, err := rdmacm.Dial(soon(t), "rdma", "10.0.0.2:"+portOf(l),
+	silent, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.2:"+portOf(l),
 		rdmacm.Config{NIC: nicA, PrivateData: validHello()})
 	if err != nil {
 		t.Fatal(err)
@@ -325,7 +326,7 @@ func TestConn_CloseOnSilentPeer_EndsAfterLinger(t *testing.T) {
 	if err := c.Close(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("Close: %v", err)
 	}
-	if took := time.Since(begin); took < cfg.Linger || took > patience {
+	if took := time.Since(begin); took < cfg.Linger || took > nictest.Patience {
 		t.Errorf("Close took %v", took)
 	}
 }

@@ -124,7 +124,7 @@ func (b *bench) newHost(ns *netnstest.Namespace) *host {
 func (h *host) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.Env = h.env
-	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return c
 }
 

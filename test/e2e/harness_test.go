@@ -31,7 +31,48 @@ const patience = 40 * time.Second
 // is none; then noBinary says why.
 var rnic, noBinary string
 
-func TestMain(m *testing.M) { os.Exit(runAll(m)) }
+func TestMain(m *testing.M) {
+	if os.Getenv(orphanEnv) != "" {
+		startOrphan()
+	}
+	os.Exit(runAll(m))
+}
+
+// orphanEnv makes this program one that is killed while a program of its own runs.
+const orphanEnv = "RNIC_E2E_ORPHAN"
+
+func startOrphan() {
+	m := &machine{uid: uint32(os.Geteuid())}
+	c := exec.Command("sleep", "600")
+	c.SysProcAttr = m.attributes()
+	if err := m.spawn(c); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(c.Process.Pid)
+	select {}
+}
+
+// TestHarness_TestProgramKilled_ItsProgramsEnd is for who interrupts a test: nothing stays behind.
+func TestHarness_TestProgramKilled_ItsProgramsEnd(t *testing.T) {
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), orphanEnv+"=1")
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	_, err = fmt.Fscan(out, &pid)
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the program is gone", func() bool { return !alive(pid) })
+}
 
 func runAll(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "rnic-e2e-")
@@ -216,9 +257,11 @@ func (m *machine) start(t *testing.T, name string, args ...string) *process {
 	return p
 }
 
-// attributes make a process one of the machine's user, in a process group of its own.
+// attributes make a process one of the machine's user, in a process group of its own, that dies
+// with the test program. (The kernel means the thread that started it; the threads of a Go program
+// end with it, but for those whose goroutine ends locked, and none of these starts programs.)
 func (m *machine) attributes() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Setpgid: true}
+	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if m.uid != uint32(os.Geteuid()) {
 		a.Credential = &syscall.Credential{Uid: m.uid, Gid: m.uid}
 	}

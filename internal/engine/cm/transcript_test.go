@@ -1,22 +1,18 @@
 package cm
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/test/transcripttest"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what happens into the transcripts")
-
 // TestTranscripts runs the scripts in testdata and compares what happens, message by message, with
-// what they say. A line that begins with "> " is a command, "#" a comment, the rest is output:
+// what they say:
 //
 //	> listen b service=7 backlog=2                       and unlisten b
 //	> connect a to=b service=7 qpn=5 psn=6 retries=3     a1, a2 … name the connections of a
@@ -29,84 +25,31 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the transcrip
 //	> restart a
 //	> run 10s, > quiet                                   until nothing happens any more
 //	> empty                                              neither node remembers anything
-func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
-	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(text))
-			if *rewrite {
-				if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(text) {
-				t.Errorf("%s happens otherwise; what happens now:\n%s", name, got)
-			}
-		})
-	}
-}
+func TestTranscripts(t *testing.T) { transcripttest.Run(t, newPlayer) }
 
 // player runs one script.
 type player struct {
 	t     *testing.T
 	w     *world
-	out   strings.Builder
+	out   *strings.Builder
 	fates map[string]map[int]fate // by node: number of the message from now
 	count map[string]int
 }
 
-func play(t *testing.T, script string) string {
+func newPlayer(t *testing.T, out *strings.Builder) transcripttest.Player {
 	p := &player{
-		t: t, w: newWorld(t), count: map[string]int{},
+		t: t, w: newWorld(t), out: out, count: map[string]int{},
 		fates: map[string]map[int]fate{"a": {}, "b": {}},
 	}
-	p.w.log = func(format string, args ...any) { fmt.Fprintf(&p.out, format+"\n", args...) }
+	p.w.log = func(format string, args ...any) { fmt.Fprintf(p.out, format+"\n", args...) }
 	p.w.judge = func(from *node, _ *Message) fate {
 		p.count[from.name]++
 		return p.fates[from.name][p.count[from.name]]
 	}
-	for _, line := range strings.Split(strings.TrimSuffix(script, "\n"), "\n") {
-		if !strings.HasPrefix(line, "> ") {
-			if strings.HasPrefix(line, "#") || line == "" {
-				fmt.Fprintln(&p.out, line)
-			}
-			continue
-		}
-		fmt.Fprintln(&p.out, line)
-		p.do(strings.Fields(line[2:]))
-	}
-	return p.out.String()
+	return p.do
 }
 
-// words are the arguments of a command: the first ones bare, the others key=value.
-type words []string
-
-func (a words) text(key string) string {
-	for _, w := range a {
-		if v, ok := strings.CutPrefix(w, key+"="); ok {
-			return v
-		}
-	}
-	return ""
-}
-
-func (a words) number(key string, otherwise int) int {
-	if v := a.text(key); v != "" {
-		n, _ := strconv.Atoi(v)
-		return n
-	}
-	return otherwise
-}
-
-func (p *player) do(args words) {
+func (p *player) do(args transcripttest.Words) {
 	p.t.Helper()
 	w := p.w
 	switch args[0] {
@@ -131,14 +74,14 @@ func (p *player) do(args words) {
 	}
 	refusal := p.doNode(n, args)
 	if refusal != nil {
-		fmt.Fprintf(&p.out, "refused: %v\n", refusal)
+		fmt.Fprintf(p.out, "refused: %v\n", refusal)
 	}
 	n.drain()
 	checkEngine(p.t, n.e)
 }
 
-func (p *player) doNode(n *node, args words) *rdma.Refusal {
-	switch service := uint64(args.number("service", 7)); args[0] {
+func (p *player) doNode(n *node, args transcripttest.Words) *rdma.Refusal {
+	switch service := uint64(args.Number("service", 7)); args[0] {
 	case "lose", "double", "stray":
 		number, _ := strconv.Atoi(args[2])
 		p.fates[n.name][p.count[n.name]+number] = map[string]fate{
@@ -147,22 +90,22 @@ func (p *player) doNode(n *node, args words) *rdma.Refusal {
 	case "restart":
 		n.restart()
 	case "listen":
-		return n.e.Listen(service, exact, args.number("backlog", 0), 1)
+		return n.e.Listen(service, exact, args.Number("backlog", 0), 1)
 	case "unlisten":
 		n.e.Unlisten(1)
 	case "connect":
 		_, refusal := n.e.Connect(p.w.now, &ConnectParams{
-			Path: n.path(p.w.nodes[args.text("to")]), ServiceID: service, PKey: rdma.PKeyDefault,
-			LocalQPN: rdma.QPN(args.number("qpn", 0)), StartPSN: rdma.PSN(args.number("psn", 0)),
-			QPType: rdma.QPType(args.number("type", int(rdma.QPTypeRC))), PathMTU: rdma.MTU1024,
-			RetryCount: 7, RNRRetry: 7, MaxCMRetries: uint8(args.number("retries", 15)),
-			PrivateData: []byte(args.text("private")),
+			Path: n.path(p.w.nodes[args.Text("to")]), ServiceID: service, PKey: rdma.PKeyDefault,
+			LocalQPN: rdma.QPN(args.Number("qpn", 0)), StartPSN: rdma.PSN(args.Number("psn", 0)),
+			QPType: rdma.QPType(args.Number("type", int(rdma.QPTypeRC))), PathMTU: rdma.MTU1024,
+			RetryCount: 7, RNRRetry: 7, MaxCMRetries: uint8(args.Number("retries", 15)),
+			PrivateData: []byte(args.Text("private")),
 		})
 		return refusal
 	case "query":
 		_, refusal := n.e.QueryService(p.w.now, &SIDRParams{
-			Path: n.path(p.w.nodes[args.text("to")]), ServiceID: service, PKey: rdma.PKeyDefault,
-			MaxCMRetries: uint8(args.number("retries", 15)), PrivateData: []byte(args.text("private")),
+			Path: n.path(p.w.nodes[args.Text("to")]), ServiceID: service, PKey: rdma.PKeyDefault,
+			MaxCMRetries: uint8(args.Number("retries", 15)), PrivateData: []byte(args.Text("private")),
 		})
 		return refusal
 	default:
@@ -171,7 +114,7 @@ func (p *player) doNode(n *node, args words) *rdma.Refusal {
 	return nil
 }
 
-func (p *player) doConn(n *node, args words) *rdma.Refusal {
+func (p *player) doConn(n *node, args transcripttest.Words) *rdma.Refusal {
 	var id ID
 	for found, name := range p.w.names {
 		if name == args[1] {
@@ -181,20 +124,20 @@ func (p *player) doConn(n *node, args words) *rdma.Refusal {
 	if id == 0 {
 		p.t.Fatalf("no connection in %q", args)
 	}
-	now, private := p.w.now, []byte(args.text("private"))
-	qpn := rdma.QPN(args.number("qpn", 0))
+	now, private := p.w.now, []byte(args.Text("private"))
+	qpn := rdma.QPN(args.Number("qpn", 0))
 	switch args[0] {
 	case "accept":
 		return n.e.Accept(now, id, &AcceptParams{
-			QPN: qpn, StartPSN: rdma.PSN(args.number("psn", 0)), RNRRetry: 7, PrivateData: private,
+			QPN: qpn, StartPSN: rdma.PSN(args.Number("psn", 0)), RNRRetry: 7, PrivateData: private,
 		})
 	case "ready":
 		return n.e.Ready(now, id)
 	case "reject":
-		reason := uint16(args.number("reason", 28))
+		reason := uint16(args.Number("reason", 28))
 		return n.e.Reject(now, id, &RejectParams{Reason: reason, PrivateData: private})
 	case "delay":
-		return n.e.Delay(now, id, uint8(args.number("timeout", 20)))
+		return n.e.Delay(now, id, uint8(args.Number("timeout", 20)))
 	case "established":
 		n.e.Established(now, id)
 	case "taken":
@@ -205,8 +148,8 @@ func (p *player) doConn(n *node, args words) *rdma.Refusal {
 		n.e.Release(now, id)
 	case "answer":
 		return n.e.AnswerService(now, id, &SIDRAnswer{
-			Status: uint8(args.number("status", 0)), QPN: qpn,
-			QKey: rdma.QKey(args.number("qkey", 0)), PrivateData: private,
+			Status: uint8(args.Number("status", 0)), QPN: qpn,
+			QKey: rdma.QKey(args.Number("qkey", 0)), PrivateData: private,
 		})
 	default:
 		p.t.Fatalf("no such command: %q", args)

@@ -1,10 +1,7 @@
 package ibt
 
 import (
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,12 +9,11 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/test/transcripttest"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write what happens into the transcripts")
-
 // TestTranscripts runs the scripts in testdata and compares what happens, packet by packet, with
-// what they say. A line that begins with "> " is a command, "#" a comment, the rest is output:
+// what they say:
 //
 //	> qp mtu=1024 timeout=14 retry=7 rnr=7 rd=4      both ends; the first command
 //	> recv b id=1 len=100                            post a receive
@@ -26,65 +22,20 @@ var rewrite = flag.Bool("rewrite", false, "write what happens into the transcrip
 //	> double a 1, > delay a 1                        likewise
 //	> state a ERR                                    a verb
 //	> run 10ms                                       let time pass
-func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no transcripts: %v", err)
-	}
-	for _, name := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := play(t, string(text))
-			if *rewrite {
-				if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if got != string(text) {
-				t.Errorf("%s happens otherwise; what happens now:\n%s", name, got)
-			}
-		})
-	}
-}
+func TestTranscripts(t *testing.T) { transcripttest.Run(t, newPlayer) }
 
 // player runs one script.
 type player struct {
 	t     *testing.T
 	w     *world
-	out   strings.Builder
+	out   *strings.Builder
 	fates map[string]map[int]fate // by node: number of the packet from now
 	count map[string]int
 }
 
-func play(t *testing.T, text string) string {
-	p := &player{t: t, fates: map[string]map[int]fate{}, count: map[string]int{}}
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\n")
-		switch {
-		case strings.HasPrefix(line, "#") || line == "":
-			p.out.WriteString(line + "\n")
-		case strings.HasPrefix(line, "> "):
-			p.out.WriteString(line + "\n")
-			p.command(strings.Fields(line[2:]))
-		}
-	}
-	return p.out.String()
-}
-
-// number returns a key=value argument, or what is given.
-func number(args []string, key string, otherwise int) int {
-	for _, a := range args {
-		if v, ok := strings.CutPrefix(a, key+"="); ok {
-			if n, err := strconv.Atoi(v); err == nil {
-				return n
-			}
-		}
-	}
-	return otherwise
+func newPlayer(t *testing.T, out *strings.Builder) transcripttest.Player {
+	p := &player{t: t, out: out, fates: map[string]map[int]fate{}, count: map[string]int{}}
+	return p.command
 }
 
 func (p *player) node(name string) *node {
@@ -94,14 +45,14 @@ func (p *player) node(name string) *node {
 	return p.w.a
 }
 
-func (p *player) command(args []string) {
+func (p *player) command(args transcripttest.Words) {
 	p.t.Helper()
 	switch args[0] {
 	case "qp":
 		p.start(args)
 	case "recv":
 		n := p.node(args[1])
-		n.receive(uint64(number(args, "id", 0)), n.at(half, number(args, "len", 0)))
+		n.receive(uint64(args.Number("id", 0)), n.at(half, args.Number("len", 0)))
 	case "post":
 		p.post(args)
 	case "lose", "double", "delay":
@@ -135,13 +86,13 @@ func (p *player) command(args []string) {
 	}
 }
 
-func (p *player) start(args []string) {
+func (p *player) start(args transcripttest.Words) {
 	p.w = newWorld(p.t, worldConfig{edit: func(_ string, a *Attr) {
-		a.PathMTU = rdma.MTUFromBytes(number(args, "mtu", 1024))
-		a.Timeout = uint8(number(args, "timeout", 14))
-		a.RetryCnt = uint8(number(args, "retry", 7))
-		a.RNRRetry = uint8(number(args, "rnr", 7))
-		a.MaxRdAtomic = uint8(number(args, "rd", 4))
+		a.PathMTU = rdma.MTUFromBytes(args.Number("mtu", 1024))
+		a.Timeout = uint8(args.Number("timeout", 14))
+		a.RetryCnt = uint8(args.Number("retry", 7))
+		a.RNRRetry = uint8(args.Number("rnr", 7))
+		a.MaxRdAtomic = uint8(args.Number("rd", 4))
 		a.MaxDestRdAtomic = a.MaxRdAtomic
 	}})
 	p.w.trace = true
@@ -151,15 +102,15 @@ func (p *player) start(args []string) {
 	}
 }
 
-func (p *player) post(args []string) {
+func (p *player) post(args transcripttest.Words) {
 	n := p.node(args[1])
 	other := p.w.b
 	if n == p.w.b {
 		other = p.w.a
 	}
 	x := abi.SendWQE{
-		WRID: uint64(number(args, "id", 0)), Flags: signaled, ImmOrRKey: 0x01020304, CompareAdd: 1,
-		RemoteAddr: testBase + uint64(number(args, "at", 0)), RKey: uint32(other.region.Key),
+		WRID: uint64(args.Number("id", 0)), Flags: signaled, ImmOrRKey: 0x01020304, CompareAdd: 1,
+		RemoteAddr: testBase + uint64(args.Number("at", 0)), RKey: uint32(other.region.Key),
 	}
 	if strings.Contains(strings.Join(args, " "), "fence") {
 		x.Flags |= uint8(rdma.SendFence)
@@ -173,25 +124,25 @@ func (p *player) post(args []string) {
 	if !found {
 		p.t.Fatalf("unknown operation %s", args[2])
 	}
-	n.post(p.w.now, x, n.at(0, number(args, "len", 0)))
+	n.post(p.w.now, x, n.at(0, args.Number("len", 0)))
 }
 
 // report prints what has happened since the last report.
 func (p *player) report() {
 	for _, l := range p.w.log {
-		fmt.Fprintln(&p.out, l)
+		fmt.Fprintln(p.out, l)
 	}
 	p.w.log = nil
 	for _, n := range []*node{p.w.a, p.w.b} {
 		for _, e := range n.sends.take() {
-			fmt.Fprintf(&p.out, "%s completes send %d: %v\n", n.name, e.WRID, rdma.WCStatus(e.Status))
+			fmt.Fprintf(p.out, "%s completes send %d: %v\n", n.name, e.WRID, rdma.WCStatus(e.Status))
 		}
 		for _, e := range n.recvs.take() {
-			fmt.Fprintf(&p.out, "%s completes receive %d: %v, %d bytes\n",
+			fmt.Fprintf(p.out, "%s completes receive %d: %v, %d bytes\n",
 				n.name, e.WRID, rdma.WCStatus(e.Status), e.ByteLen)
 		}
 		for _, e := range n.events {
-			fmt.Fprintf(&p.out, "%s event: %v\n", n.name, e)
+			fmt.Fprintf(p.out, "%s event: %v\n", n.name, e)
 		}
 		n.events = nil
 	}
