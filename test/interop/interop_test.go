@@ -28,7 +28,7 @@ func newLink(t *testing.T, img image, mtu, path int) *link {
 	t.Helper()
 	l := &link{guest: bootGuest(t, img, mtu), path: path, port: 20000, gids: map[string]string{}}
 	l.host = newHost(t, l.guest.ns)
-	l.tap = newWiretap(t, l)
+	l.tap = newWiretap(t, l.guest)
 	return l
 }
 
@@ -50,4 +50,42 @@ func TestKernel_EveryProgram_BothWays(t *testing.T) {
 			t.Run("SizesCMIPv6", func(t *testing.T) { l.run(t, overV6(sizeRows("-R ", !all()))) })
 		})
 	}
+}
+
+// TestKernel_Ping_WithRping lets rnic ping and rping measure each other.
+func TestKernel_Ping_WithRping(t *testing.T) {
+	img := requireInterop(t)
+	l := newLink(t, img, 1500, 1024)
+	for _, v6 := range []bool{false, true} {
+		for _, size := range []int{23, 64, 4097, 65535} {
+			name, bind := fmt.Sprint(size), " "
+			if v6 {
+				name, bind = name+" IPv6", " -a ADDR "
+			}
+			t.Run(name+"/KernelServes", func(t *testing.T) {
+				l.try(t, row{
+					server: fmt.Sprintf("rping -s%s-p PORT -C 5 -V -S %d", bind, size),
+					client: fmt.Sprintf("rnic ping -V -c 5 -i 1ms -s %d -p PORT ADDR", size),
+					meet:   byCM, v6: v6, clientWants: "5 verified, 0 damaged",
+				}, l.guest, l.host)
+			})
+			t.Run(name+"/WeServe", func(t *testing.T) {
+				l.try(t, row{
+					server: "rnic ping --listen -p PORT", endless: true,
+					client: fmt.Sprintf("rping -c -a ADDR -p PORT -C 5 -V -v -S %d", size),
+					meet:   byCM, v6: v6, clientWants: "rdma-ping-4",
+				}, l.host, l.guest)
+			})
+		}
+	}
+}
+
+// TestKernel_LossyLink_Recovers lets the cable lose, double and reorder packets both ways. The
+// kernel's driver takes seconds to notice some losses, so the runs are short.
+func TestKernel_LossyLink_Recovers(t *testing.T) {
+	img := requireInterop(t)
+	l := newLink(t, img, 1500, 1024)
+	p := l.guest.start(t, "guest", "disturb", "1")
+	p.check(t, p.end(t))
+	l.run(t, lossyRows())
 }
