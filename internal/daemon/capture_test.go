@@ -215,7 +215,10 @@ func TestCapture_Faults_FileHasWhatIsOnTheWire(t *testing.T) {
 func TestCapture_Datagram_BySenderOnce(t *testing.T) {
 	local := startLocal(t)
 	wired, _ := startWired(t, "")
-	for name, d := range map[string]*daemon.Daemon{"own": local, "wire": wired} {
+	both, _ := startWired(t, "delay=10us")
+	for name, d := range map[string]*daemon.Daemon{
+		"own": local, "wire": wired, "wire and own with faults": both,
+	} {
 		t.Run(name, func(t *testing.T) {
 			group := rdma.GIDFromAddr(netip.MustParseAddr("239.1.2.3"))
 			a, b := attached(t, d, group), attached(t, d, group)

@@ -257,7 +257,9 @@ func (d *Daemon) connect(wire netio.Port) error {
 	if err != nil {
 		return err
 	}
-	bad, err := faulty.New(pcap.NewTap(mirror, &l.taps, true), d.profile)
+	tap := pcap.NewTap(mirror, &l.taps, true)
+	tap.Skip = l.isOnWireToo
+	bad, err := faulty.New(tap, d.profile)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/roce"
 )
 
 // JoinGroup implements nic.GroupPort. A NIC without a network has its own queue pairs in a group,
@@ -33,11 +34,19 @@ func (l *lane) isGroupPacket() bool {
 	return l.tx.Headers.BTH.DestQPN == rdma.QPNMulticast && l.tx.DGID.IsMulticast()
 }
 
+// reachesWire reports whether what an address sends to a group leaves this host.
+func (l *lane) reachesWire(src netip.Addr) bool { return l.wire != nil && !src.IsLoopback() }
+
+// isOnWireToo reports a packet that the mirror carries besides the wire: captures have it once.
+func (l *lane) isOnWireToo(path *roce.Path) bool {
+	return path.Dst.IsMulticast() && l.reachesWire(path.Src)
+}
+
 // routeGroup sends l.tx to the network, and to the queue pairs of this NIC that are in the group.
 // It reports false when no more packets can be taken now.
 func (l *lane) routeGroup(now clock.Time) bool {
 	more, isOurs := true, l.nic.HasGroup(l.tx.DGID)
-	isStaged := l.wire != nil && !l.tx.SGID.Addr().IsLoopback()
+	isStaged := l.reachesWire(l.tx.SGID.Addr())
 	switch {
 	case isStaged:
 		l.stage(&l.out[0])

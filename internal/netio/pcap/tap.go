@@ -64,6 +64,8 @@ type Tap struct {
 	netio.Port // the port below
 	taps       *Taps
 	sendOnly   bool
+	// Skip, when not nil, names packets that another tap shows.
+	Skip func(path *roce.Path) bool
 }
 
 var _ netio.Port = (*Tap)(nil)
@@ -81,6 +83,9 @@ func (t *Tap) Send(batch []netio.Datagram) (int, error) {
 	}
 	for i := range batch[:sent] {
 		d := &batch[i]
+		if t.Skip != nil && t.Skip(&d.Path) {
+			continue
+		}
 		if n := len(d.Buf); cap(d.Buf)-n >= netio.TrailerBytes { // else refused: no packet
 			t.taps.offer(&packet{
 				path: &d.Path, head: d.Buf[:n+netio.TrailerBytes], way: Outbound, sealed: true,
