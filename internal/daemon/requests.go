@@ -45,10 +45,10 @@ var contextOps = map[abi.Op]handler{
 	abi.OpDeallocPD: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
 		return nil, s.context.DeallocPD(req.Handle)
 	}),
-	abi.OpRegMR:              (*session).regMR,
-	abi.OpDeregMR:            (*session).deregMR,
-	abi.OpReregMR:            (*session).reregMR,
-	abi.OpAdviseMR:           (*session).adviseMR,
+	abi.OpRegMR:    (*session).regMR,
+	abi.OpDeregMR:  (*session).deregMR,
+	abi.OpReregMR:  (*session).reregMR,
+	abi.OpAdviseMR: (*session).adviseMR,
 	abi.OpAllocNullMR: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
 		rsp, r := s.context.AllocNullMR(req.Handle)
 		return ctl.Bytes(&rsp), r
