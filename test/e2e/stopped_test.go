@@ -22,22 +22,29 @@ type end struct {
 	here  string // QPN, GID, address and rkey, as the other end wants them
 }
 
-var buildOnce sync.Once
+// ownProgram is a program in testdata.
+type ownProgram struct {
+	name, libraries string
+	once            sync.Once
+}
 
-// onesided builds the program once, with the verbs library of the system.
-func onesided(t *testing.T) string {
+var onesided = ownProgram{name: "onesided", libraries: "-libverbs"}
+
+// build builds the program once, with the libraries of the system.
+func (p *ownProgram) build(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(filepath.Dir(rnic), "onesided")
-	buildOnce.Do(func() {
+	program := filepath.Join(filepath.Dir(rnic), p.name)
+	p.once.Do(func() {
 		requireProgram(t, "gcc")
-		build := exec.Command("gcc", "-Wall", "-Wextra", "-Werror", "-O1", "-o", program,
-			filepath.Join("testdata", "onesided.c"), "-libverbs")
+		args := []string{"-Wall", "-Wextra", "-Werror", "-O1", "-o", program,
+			filepath.Join("testdata", p.name+".c")}
+		build := exec.Command("gcc", append(args, strings.Fields(p.libraries)...)...)
 		if out, err := build.CombinedOutput(); err != nil {
-			t.Skipf("build onesided.c (libibverbs-dev, from scripts/deps.sh test): %v\n%s", err, out)
+			t.Skipf("build %s.c (libraries from scripts/deps.sh test): %v\n%s", p.name, err, out)
 		}
 	})
 	if _, err := os.Stat(program); err != nil {
-		t.Skip("onesided.c could not be built, see the first test that wanted it")
+		t.Skipf("%s.c could not be built, see the first test that wanted it", p.name)
 	}
 	return program
 }
@@ -52,7 +59,7 @@ func newEnd(t *testing.T, m *machine) *end {
 	t.Cleanup(func() { _ = write.Close() })
 	outRead, outWrite := io.Pipe()
 	m.stdin, m.stdout = read, outWrite
-	e.process = m.run(t, onesided(t))
+	e.process = m.run(t, onesided.build(t))
 	m.stdin, m.stdout = nil, nil
 	_ = read.Close()
 	go func() {

@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var reconnect = ownProgram{name: "reconnect", libraries: "-lrdmacm -libverbs"}
+
+// reconnectWait is how soon after a server is there again its client must be connected. The client
+// tries again at once; one attempt that meets the server's death may last until the NIC tells of it.
+const reconnectWait = 5 * time.Second
+
+// TestRDMACM_ServerRestarts_ClientReconnects kills a server under its client, again and again, and
+// starts the next: the client gets its connection each time, and neither it nor the NIC grows.
+// RNIC_E2E_ALL=1 does it 500 times.
+func TestRDMACM_ServerRestarts_ClientReconnects(t *testing.T) {
+	rounds := 20
+	if os.Getenv("RNIC_E2E_ALL") != "" {
+		rounds = 500
+	}
+	m := anyMachine(t)
+	nic := m.startNIC(t)
+	port := strconv.Itoa(newPort())
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer write.Close()
+	m.stdin = read
+	client := m.run(t, reconnect.build(t), port, "127.0.0.1")
+	m.stdin = nil
+	_ = read.Close()
+	sizes := func() [4]int {
+		return [4]int{
+			resident(t, client.pid()), descriptors(t, client.pid()),
+			resident(t, nic.pid()), descriptors(t, nic.pid()),
+		}
+	}
+	var before [4]int
+	for i := range rounds {
+		server := m.startServer(t, port)
+		begin := time.Now()
+		until(t, "the client is connected", func() bool {
+			return strings.Count(client.stdout.String(), "connected") > i
+		})
+		if took := time.Since(begin); took > reconnectWait {
+			t.Errorf("round %d: connected after %v", i, took)
+		}
+		now := sizes()
+		if i == rounds/2 {
+			before = now
+		}
+		if i == rounds-1 && (now[0] > before[0]+512 || now[1] != before[1] ||
+			now[2] > before[2]+16384 || now[3] > before[3]+8) {
+			t.Errorf("grown from %v to %v", before, now)
+		}
+		server.signal(t, syscall.SIGKILL)
+		server.end(t)
+	}
+	if out := client.stderr.String(); out != "" {
+		t.Error(out)
+	}
+	_ = write.Close()
+	client.succeed(t)
+	until(t, "nothing is left", func() bool {
+		u := m.users(t)
+		return len(u.Contexts) == 0 && len(u.CMIDs) == 0
+	})
+}
+
+// startServer starts the server of testdata/reconnect.c, which never ends by itself.
+func (m *machine) startServer(t *testing.T, port string) *process {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.stdin = read
+	p := m.run(t, reconnect.build(t), port)
+	m.stdin = nil
+	_ = read.Close()
+	t.Cleanup(func() { _ = write.Close() })
+	return p
+}
