@@ -2,8 +2,12 @@ package rdmacm_test
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/softrnic/softrnic/rdmacm"
 	"github.com/softrnic/softrnic/test/nictest"
@@ -34,31 +38,137 @@ func TestDial_NICProcess_ConnectsTwoPrograms(t *testing.T) {
 	}
 }
 
+// often is how many times a soak repeats itself, and many times with RNIC_E2E_ALL=1.
+func often(normally, all int) int {
+	if os.Getenv("RNIC_E2E_ALL") != "" {
+		return all
+	}
+	return normally
+}
+
+// footprint is what a process has of what must not grow: descriptors, and KiB of memory.
+type footprint struct{ descriptors, resident int }
+
+func footprintOf(t *testing.T, pid int) (f footprint) {
+	t.Helper()
+	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.descriptors = len(list)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		_, _ = fmt.Sscanf(line, "VmRSS: %d kB", &f.resident)
+	}
+	return f
+}
+
+// What the last connections may have still, and the Go runtime may not have given back, in KiB.
+const (
+	descriptorSlack = 8
+	memorySlack     = 16384
+)
+
+func (f footprint) hasGrownFrom(before footprint) bool {
+	return f.descriptors > before.descriptors+descriptorSlack ||
+		f.resident > before.resident+memorySlack
+}
+
 // A server that is killed and started again gives its port back each time, and a client that tries
-// again finds it.
+// again finds it soon.
 func TestDial_ServerRestarts_ClientReconnects(t *testing.T) {
-	socket, _ := nictest.StartProcess(t)
-	cfg := rdmacm.Config{NIC: rdmacm.Socket(socket)}
+	socket, nic := nictest.StartProcess(t)
+	cfg := rdmacm.Config{NIC: rdmacm.Socket(socket), Session: session(t, rdmacm.Socket(socket))}
 	t.Setenv(addressEnv, ":7471")
-	server := nictest.StartPart(t, "server", socket)
-	server.Line(t)
-	for range 5 {
-		var conn *rdmacm.Conn
-		for {
-			var err error
-			if conn, err = rdmacm.Dial(nictest.Soon(t), "rdma", "127.0.0.1:7471", cfg); err == nil {
-				break
-			} else if !errors.Is(err, rdmacm.ErrRejected) {
-				t.Fatal(err)
-			}
+	rounds := often(20, 500)
+	var before [2]footprint
+	for i := range rounds {
+		server := nictest.StartPart(t, "server", socket)
+		server.Line(t) // it listens
+		begin := time.Now()
+		conn, err := rdmacm.Dial(nictest.Soon(t), "rdma", "127.0.0.1:7471", cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took > reconnectWait {
+			t.Errorf("round %d: connected after %v", i, took)
 		}
 		server.Kill()
 		<-conn.Done()
 		if err := conn.Close(); err != nil {
 			t.Error(err)
 		}
-		server = nictest.StartPart(t, "server", socket)
+		if _, err = rdmacm.Dial(nictest.Soon(t), "rdma", "127.0.0.1:7471", cfg); !errors.Is(err,
+			rdmacm.ErrRejected) {
+			t.Errorf("round %d: without a server: %v", i, err)
+		}
+		now := [2]footprint{footprintOf(t, os.Getpid()), footprintOf(t, nic.PID())}
+		switch {
+		case i == rounds/2:
+			before = now
+		case i > rounds/2 && (now[0].hasGrownFrom(before[0]) || now[1].hasGrownFrom(before[1])):
+			t.Fatalf("round %d: grown from %v to %v (this process, the NIC)", i, before, now)
+		}
 	}
+}
+
+// reconnectWait is how long a server that is there may take to accept.
+const reconnectWait = 5 * time.Second
+
+// One program connects, disconnects and closes again and again; RNIC_E2E_ALL=1 does it 20,000
+// times.
+func TestDial_AgainAndAgain_NothingGrows(t *testing.T) {
+	socket, nic := nictest.StartProcess(t)
+	cfg := rdmacm.Config{NIC: rdmacm.Socket(socket), Session: session(t, rdmacm.Socket(socket))}
+	l := listen(t, "rdma", ":7471", cfg)
+	ctx := t.Context() // one for all: the test is to grow no more than the rest
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			r, err := l.Accept(ctx)
+			if err != nil {
+				return
+			}
+			conn, err := r.Accept(ctx, cfg)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			<-conn.Done()
+			if err := conn.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	const rounds = 4
+	var before [2]footprint
+	for round := range rounds {
+		for i := range often(200, 20_000) / rounds {
+			conn, err := rdmacm.Dial(ctx, "rdma", "127.0.0.1:7471", cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if i%2 == 0 { // both ways to end it
+				err = conn.Disconnect(ctx)
+			}
+			if err = errors.Join(err, conn.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := [2]footprint{footprintOf(t, os.Getpid()), footprintOf(t, nic.PID())}
+		t.Logf("round %d: this process %v, the NIC %v", round, now[0], now[1])
+		if round == 0 {
+			before = now
+		} else if now[0].hasGrownFrom(before[0]) || now[1].hasGrownFrom(before[1]) {
+			t.Fatalf("grown from %v to %v (this process, the NIC)", before, now)
+		}
+	}
+	_ = l.Close()
+	<-done
 }
 
 func TestSession_NICDies_EverybodyLearnsAndTheNextDialFindsTheNewOne(t *testing.T) {
