@@ -218,6 +218,22 @@ static void build_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, ui
 	build_set_sge_list(ex, 1, &sge);
 }
 
+static void build_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
+			  const struct ibv_mw_bind_info *info)
+{
+	struct rnic_send_wqe *wqe = build_begin(ex, IBV_WR_BIND_MW);
+	struct rnic_qp *qp = build_qp(ex);
+
+	if (!wqe)
+		return;
+	qp->build_error = post_bind_check(mw, rkey, info);
+	if (!qp->build_error && mw->type != IBV_MW_TYPE_2)
+		qp->build_error = EINVAL;
+	if (!qp->build_error)
+		post_wqe_bind(wqe, rkey, info);
+	qp->build_wqe = NULL; /* no setter follows */
+}
+
 /* Operations that no QP of this device has: the application cannot have asked for them. */
 static void build_refuse(struct ibv_qp_ex *ex)
 {
@@ -225,13 +241,6 @@ static void build_refuse(struct ibv_qp_ex *ex)
 
 	qp->build_wqe = NULL;
 	qp->build_error = EOPNOTSUPP;
-}
-
-static void build_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
-			  const struct ibv_mw_bind_info *info)
-{
-	(void)mw, (void)rkey, (void)info;
-	build_refuse(ex);
 }
 
 static void build_send_tso(struct ibv_qp_ex *ex, void *header, uint16_t bytes, uint16_t mss)

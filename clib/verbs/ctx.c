@@ -10,6 +10,7 @@
 #include "ctl.h"
 #include "device.h"
 #include "mem.h"
+#include "mr.h"
 
 const char rnic_library[] = "libibverbs";
 
@@ -142,6 +143,14 @@ static void ctx_fill(struct rnic_context *ctx)
 	vctx->create_qp_ex = qp_create_ex;
 	vctx->create_srq_ex = srq_create_ex;
 	vctx->get_srq_num = srq_number;
+	vctx->alloc_null_mr = mr_alloc_null;
+	vctx->advise_mr = mr_advise;
+	vctx->alloc_dm = dm_alloc;
+	vctx->free_dm = dm_free;
+	vctx->reg_dm_mr = dm_register;
+	context->ops.alloc_mw = mw_alloc;
+	context->ops.bind_mw = mw_bind;
+	context->ops.dealloc_mw = mw_free;
 	context->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	context->device = &ctx->device->base;
 	context->cmd_fd = ctx->ctl.fd;

@@ -317,13 +317,13 @@ static void mem_parts_replace(uint64_t offset, uint64_t end,
 	} while (search.found && change(&search.part));
 }
 
-static bool mem_may_move(void)
+static bool mem_may_move(enum mem_move move)
 {
 	const char *mode = getenv("RNIC_MAPPED");
 
-	if (mode && !strcmp(mode, "never"))
+	if (move == MEM_STAY || (mode && !strcmp(mode, "never")))
 		return false;
-	return (mode && !strcmp(mode, "always")) || maps_threads() == 1;
+	return move == MEM_MOVE_UNSHARED || (mode && !strcmp(mode, "always")) || maps_threads() == 1;
 }
 
 static void plan_fill(struct mem_plan *plan, const struct mem_scan *scan)
@@ -349,13 +349,14 @@ static void plan_fill(struct mem_plan *plan, const struct mem_scan *scan)
 	mem_plans = plan;
 }
 
-int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool write, bool move)
+int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool write,
+		  enum mem_move move)
 {
 	struct mem_scan scan = {
 		.at = (uintptr_t)addr,
 		.end = (uintptr_t)addr + length,
 		.write = write,
-		.move = move && mem_may_move(),
+		.move = mem_may_move(move),
 	};
 	int error = 0;
 
@@ -385,6 +386,19 @@ int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool w
 	}
 	pthread_mutex_unlock(&mem_lock);
 	return error;
+}
+
+int mem_plan_remote(struct mem_plan *plan, const void *addr, size_t length)
+{
+	struct mem_scan scan = {.at = (uintptr_t)addr, .end = (uintptr_t)addr + length};
+
+	if (scan.end < scan.at)
+		return EFAULT;
+	scan_add(&scan, (struct mem_piece){PIECE_REMOTE, scan.at, scan.end, 0});
+	pthread_mutex_lock(&mem_lock);
+	plan_fill(plan, &scan);
+	pthread_mutex_unlock(&mem_lock);
+	return 0;
 }
 
 static bool part_return(const struct maps_area *part)

@@ -23,12 +23,26 @@ struct mem_plan {
 	struct mem_plan *next;
 };
 
+/* Whether pages may be moved. */
+enum mem_move {
+	MEM_STAY,
+	MEM_MOVE,          /* while the process has one thread */
+	MEM_MOVE_UNSHARED, /* no other thread knows of the memory yet */
+};
+
 /*
  * Plans a region. write says whether the NIC may write to it; move whether pages may be moved.
  * Returns 0, or EFAULT for memory that is not there or may not be accessed like that; then there
  * is nothing to release.
  */
-int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool write, bool move);
+int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool write,
+		  enum mem_move move);
+
+/*
+ * Plans a region that is paged on demand: what is mapped there when the NIC looks. It need not be
+ * there now.
+ */
+int mem_plan_remote(struct mem_plan *plan, const void *addr, size_t length);
 
 /* Ends a plan. Pages that no other plan needs move back where that is safe. */
 void mem_plan_release(struct mem_plan *plan);

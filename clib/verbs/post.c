@@ -4,6 +4,7 @@
 
 #include "ctl.h"
 #include "ctx.h"
+#include "mr.h"
 #include "queue.h"
 
 #define POST_BIT(opcode) (1u << (opcode))
@@ -12,10 +13,11 @@ bool post_opcode_is_allowed(enum ibv_qp_type type, unsigned int opcode)
 {
 	const unsigned int ud = POST_BIT(IBV_WR_SEND) | POST_BIT(IBV_WR_SEND_WITH_IMM);
 	const unsigned int uc =
-		ud | POST_BIT(IBV_WR_RDMA_WRITE) | POST_BIT(IBV_WR_RDMA_WRITE_WITH_IMM);
+		ud | POST_BIT(IBV_WR_RDMA_WRITE) | POST_BIT(IBV_WR_RDMA_WRITE_WITH_IMM) |
+		POST_BIT(IBV_WR_LOCAL_INV) | POST_BIT(IBV_WR_BIND_MW);
 	const unsigned int rc = uc | POST_BIT(IBV_WR_SEND_WITH_INV) |
 				POST_BIT(IBV_WR_RDMA_READ) | POST_BIT(IBV_WR_ATOMIC_CMP_AND_SWP) |
-				POST_BIT(IBV_WR_ATOMIC_FETCH_AND_ADD) | POST_BIT(IBV_WR_LOCAL_INV);
+				POST_BIT(IBV_WR_ATOMIC_FETCH_AND_ADD);
 	unsigned int allowed = 0;
 
 	if (type == IBV_QPT_RC)
@@ -94,6 +96,60 @@ static int post_wqe_data(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
 	return 0;
 }
 
+int post_bind_check(const struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	const unsigned int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+				   IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
+				   IBV_ACCESS_OPTIONAL_RANGE;
+
+	if (!mw || (mw->rkey ^ rkey) >> 8 || (info->mw_access_flags & ~known))
+		return EINVAL;
+	if (!info->mr)
+		return info->addr || info->length ? EINVAL : 0;
+	if (mr_of(info->mr)->kind != MR_MEMORY)
+		return EINVAL;
+	return info->mr->pd == mw->pd ? 0 : EPERM;
+}
+
+void post_wqe_bind(struct rnic_send_wqe *wqe, uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	wqe->num_sge = 0;
+	wqe->inline_len = 0;
+	wqe->rkey = rkey;
+	wqe->remote_addr = info->addr;
+	wqe->compare_add = info->length;
+	wqe->swap = info->mw_access_flags;
+	wqe->extra = info->mr ? info->mr->lkey : 0;
+}
+
+/* Reports operations that have no data: whatever list comes with them means nothing. */
+static bool post_is_local(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW;
+}
+
+static int post_wqe_local(struct rnic_send_wqe *wqe, const struct ibv_send_wr *wr,
+			  enum ibv_mw_type windows)
+{
+	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+	int error;
+
+	if (wr->send_flags & IBV_SEND_INLINE)
+		return EINVAL;
+	wqe->num_sge = 0;
+	wqe->inline_len = 0;
+	if (wr->opcode != IBV_WR_BIND_MW)
+		return 0;
+	error = post_bind_check(wr->bind_mw.mw, wr->bind_mw.rkey, info);
+	if (error)
+		return error;
+	if (wr->bind_mw.mw->type != windows)
+		return EINVAL;
+	post_wqe_bind(wqe, wr->bind_mw.rkey, info);
+	return 0;
+}
+
 static void post_wqe_remote(struct rnic_send_wqe *wqe, const struct ibv_send_wr *wr)
 {
 	switch (wr->opcode) {
@@ -116,7 +172,7 @@ static void post_wqe_remote(struct rnic_send_wqe *wqe, const struct ibv_send_wr 
 }
 
 static int post_wqe_fill(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
-			 const struct ibv_send_wr *wr)
+			 const struct ibv_send_wr *wr, enum ibv_mw_type windows)
 {
 	const unsigned int known = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED |
 				   IBV_SEND_INLINE;
@@ -124,7 +180,8 @@ static int post_wqe_fill(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
 
 	if (!post_opcode_is_allowed(qp->base.qp_type, wr->opcode) || (wr->send_flags & ~known))
 		return EINVAL;
-	error = post_wqe_data(qp, wqe, wr);
+	error = post_is_local(wr->opcode) ? post_wqe_local(wqe, wr, windows)
+					  : post_wqe_data(qp, wqe, wr);
 	if (error)
 		return error;
 	wqe->wr_id = wr->wr_id;
@@ -142,7 +199,9 @@ static int post_wqe_fill(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
 	return 0;
 }
 
-int post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+/* Posts a list in which windows of one type may be bound. */
+static int post_send_list(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad,
+			  enum ibv_mw_type windows)
 {
 	struct rnic_qp *qp = qp_of(ibqp);
 	struct rnic_context *ctx = ctx_of(ibqp->context);
@@ -155,7 +214,8 @@ int post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **
 	for (; wr && !error; wr = wr->next) {
 		error = post_ring_check(ctx, &qp->sq, next);
 		if (!error)
-			error = post_wqe_fill(qp, (void *)queue_ring_slot(&qp->sq, next), wr);
+			error = post_wqe_fill(qp, (void *)queue_ring_slot(&qp->sq, next), wr,
+					      windows);
 		if (error)
 			break;
 		next++;
@@ -166,6 +226,18 @@ int post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **
 	if (error)
 		*bad = wr;
 	return error;
+}
+
+int post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	return post_send_list(ibqp, wr, bad, IBV_MW_TYPE_2);
+}
+
+int post_bind(struct ibv_qp *ibqp, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+
+	return post_send_list(ibqp, wr, &bad, IBV_MW_TYPE_1);
 }
 
 static int post_wqe_recv(const struct queue_ring *ring, uint32_t next,

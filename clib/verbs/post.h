@@ -14,6 +14,15 @@ int post_ring_check(struct rnic_context *ctx, struct queue_ring *ring, uint32_t 
 /* Publishes sends up to next and rings. */
 void post_send_publish(struct rnic_qp *qp, uint32_t next);
 
+/* Posts the bind of a window of type 1. */
+int post_bind(struct ibv_qp *ibqp, struct ibv_send_wr *wr);
+
+/* Returns 0 when a window can be asked to become rkey by info, else EINVAL or EPERM. */
+int post_bind_check(const struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info);
+
+/* Fills what is special to a bind into a work request. */
+void post_wqe_bind(struct rnic_send_wqe *wqe, uint32_t rkey, const struct ibv_mw_bind_info *info);
+
 /* Reports whether a QP of this type can do the operation. */
 bool post_opcode_is_allowed(enum ibv_qp_type type, unsigned int opcode);
 

@@ -84,6 +84,12 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 	out.hca_core_clock = in.hca_core_clock_khz;
 	out.device_cap_flags_ex = in.cap_flags;
 	out.phys_port_cnt_ex = in.ports;
+	out.max_dm_size = in.max_dm_size;
+	out.odp_caps.general_caps = in.odp_caps;
+	out.odp_caps.per_transport_caps.rc_odp_caps = in.odp_caps_rc;
+	out.odp_caps.per_transport_caps.uc_odp_caps = in.odp_caps_uc;
+	out.odp_caps.per_transport_caps.ud_odp_caps = in.odp_caps_ud;
+	out.xrc_odp_caps = in.odp_caps_xrc;
 	out.cq_mod_caps.max_cq_count = (uint16_t)in.max_cq_moderation;
 	out.cq_mod_caps.max_cq_period = (uint16_t)in.max_cq_moderation;
 	memset(attr, 0, attr_bytes);

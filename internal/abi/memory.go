@@ -6,7 +6,7 @@ const (
 	OpDeallocMW   Op = 81 // HandleMsg
 	OpReregMR     Op = 82 // ReregMRReq; reply RegMRRsp
 	OpAllocNullMR Op = 83 // HandleMsg of the PD; reply RegMRRsp
-	OpAdviseMR    Op = 84 // AdviseMRReq
+	OpAdviseMR    Op = 84 // AdviseMRReq; reply as many SGEs, at the addresses of the application
 	OpAllocDM     Op = 85 // AllocDMReq; reply AllocDMRsp, with the memory's memfd
 	OpFreeDM      Op = 86 // HandleMsg
 	OpRegDeviceMR Op = 87 // RegDeviceMRReq; reply RegMRRsp

@@ -179,9 +179,10 @@ func (s *session) adviseMR(m *ctl.Message) (reply, *rdma.Refusal) {
 	if !ok || !whole || uint32(len(list)) != req.NumSGE {
 		return reply{}, badBody(m)
 	}
+	var places []abi.SGE
 	var refusal *rdma.Refusal
-	if r := s.do(func(clock.Time) { refusal = s.context.AdviseMR(&req, list) }); r != nil {
+	if r := s.do(func(clock.Time) { places, refusal = s.context.AdviseMR(&req, list) }); r != nil {
 		return reply{}, r
 	}
-	return reply{}, refusal
+	return reply{body: ctl.ListBytes(places)}, refusal
 }

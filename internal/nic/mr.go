@@ -2,6 +2,7 @@ package nic
 
 import (
 	"math"
+	"slices"
 	"syscall"
 
 	"github.com/softrnic/softrnic/internal/abi"
@@ -218,28 +219,32 @@ func (c *Context) DeregMR(handle uint32) ([]mem.Segment, *rdma.Refusal) {
 	return r.Segments(), nil
 }
 
-// AdviseMR judges advice about ranges of on-demand regions (ibv_advise_mr(3)). The pages are the
-// application's, so its library follows the advice.
-func (c *Context) AdviseMR(req *abi.AdviseMRReq, list []abi.SGE) *rdma.Refusal {
+// AdviseMR judges advice about ranges of on-demand regions (ibv_advise_mr(3)), and returns where in
+// the application's memory they lie. The pages are the application's, so its library follows the
+// advice.
+// checkAdvice judges one range and replaces its address by that in the application.
+func (c *Context) AdviseMR(req *abi.AdviseMRReq, list []abi.SGE) ([]abi.SGE, *rdma.Refusal) {
 	advice := rdma.AdviceMR(req.Advice)
 	switch {
 	case c.pds[req.PD] == nil:
-		return refusef(syscall.EINVAL, "protection domain %d is unknown", req.PD)
+		return nil, refusef(syscall.EINVAL, "protection domain %d is unknown", req.PD)
 	case advice > rdma.AdvicePrefetchNoFault:
-		return refusef(syscall.EOPNOTSUPP, "advice %d is unknown", req.Advice)
+		return nil, refusef(syscall.EOPNOTSUPP, "advice %d is unknown", req.Advice)
 	case req.Flags&^rdma.AdviceFlush != 0:
-		return refusef(syscall.EINVAL, "flags %#x of advice", req.Flags)
+		return nil, refusef(syscall.EINVAL, "flags %#x of advice", req.Flags)
 	case len(list) == 0:
-		return refusef(syscall.EINVAL, "advice about nothing")
+		return nil, refusef(syscall.EINVAL, "advice about nothing")
 	}
-	for i := range list {
-		if r := c.checkAdvice(mem.PD(req.PD), advice, &list[i]); r != nil {
-			return r
+	places := slices.Clone(list)
+	for i := range places {
+		if r := c.checkAdvice(mem.PD(req.PD), advice, &places[i]); r != nil {
+			return nil, r
 		}
 	}
-	return nil
+	return places, nil
 }
 
+// checkAdvice judges one range, and replaces its address by the one in the application.
 func (c *Context) checkAdvice(pd mem.PD, advice rdma.AdviceMR, s *abi.SGE) *rdma.Refusal {
 	key := rdma.Key(s.LKey)
 	r := c.nic.memory.Find(key)
@@ -259,5 +264,6 @@ func (c *Context) checkAdvice(pd mem.PD, advice rdma.AdviceMR, s *abi.SGE) *rdma
 	if f != mem.FaultNone {
 		return refusef(syscall.EFAULT, "%v", f)
 	}
+	s.Addr = s.Addr - r.Base + r.First()
 	return nil
 }

@@ -314,8 +314,8 @@ func TestAdviseMR_JudgesEachRange(t *testing.T) {
 	b.c.cfg.Space = &elsewhere{}
 	reg := func(access rdma.Access) uint32 {
 		rsp, r := b.c.RegMR(&abi.RegMRReq{
-			PD: b.pd, Access: uint32(access), Addr: 0x4000, Length: 64, IOVA: 0x4000,
-		}, []mem.Segment{{Addr: 0x4000, Length: 64}})
+			PD: b.pd, Access: uint32(access), Addr: 0x9000, Length: 64, IOVA: 0x4000,
+		}, []mem.Segment{{Addr: 0x9000, Length: 64}})
 		b.granted(r)
 		return rsp.LKey
 	}
@@ -346,15 +346,16 @@ func TestAdviseMR_JudgesEachRange(t *testing.T) {
 		"bounds":       {b.pd, 0, 0, paged, 0x4001, 64, syscall.EFAULT},
 		"not to write": {b.pd, 1, 0, readOnly, 0x4000, 1, syscall.EPERM},
 	} {
-		r := b.c.AdviseMR(&abi.AdviseMRReq{PD: x.pd, Advice: x.advice, Flags: x.flags},
+		got, r := b.c.AdviseMR(&abi.AdviseMRReq{PD: x.pd, Advice: x.advice, Flags: x.flags},
 			[]abi.SGE{{Addr: x.addr, Length: x.length, LKey: x.key}})
-		if x.errno == 0 && r != nil {
-			t.Errorf("%s: %v", name, r)
+		if x.errno == 0 && (r != nil || len(got) != 1 || got[0].Addr != x.addr+0x5000) {
+			t.Errorf("%s: %v, %v", name, got, r)
 		} else if x.errno != 0 {
 			refused(t, name, r, x.errno)
 		}
 	}
-	refused(t, "nothing", b.c.AdviseMR(&abi.AdviseMRReq{PD: b.pd}, nil), syscall.EINVAL)
+	_, r = b.c.AdviseMR(&abi.AdviseMRReq{PD: b.pd}, nil)
+	refused(t, "nothing", r, syscall.EINVAL)
 }
 
 func TestDeviceMemory_TransfersAndIsBounded(t *testing.T) {
