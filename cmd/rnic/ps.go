@@ -14,14 +14,26 @@ import (
 
 func newPs() *cobra.Command {
 	var options clientOptions
+	var errors bool
 	command := &cobra.Command{
 		Use:   "ps",
 		Short: "List the programs on the NIC, with their queue pairs, connections and regions",
-		Args:  cobra.NoArgs,
+		Long: "List the programs on the NIC, with their queue pairs, connections and regions.\n\n" +
+			"--errors tells what failed instead, the newest last: completions with an error,\n" +
+			"peers' requests that were refused, refused verbs and posts, failed connections; each\n" +
+			"with what the NIC saw. Errors of programs that have ended stay for some minutes.",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			status, err := options.status()
 			if err != nil {
 				return err
+			}
+			if errors {
+				if options.json {
+					return printJSON(c.OutOrStdout(), errorReport{status.Errors})
+				}
+				printErrors(c.OutOrStdout(), status.Errors)
+				return nil
 			}
 			report := psReport{Contexts: status.Contexts, CMIDs: status.CMIDs}
 			if options.json {
@@ -31,6 +43,7 @@ func newPs() *cobra.Command {
 		},
 	}
 	options.register(command)
+	command.Flags().BoolVar(&errors, "errors", false, "tell what failed, and what the NIC saw")
 	return command
 }
 

@@ -69,3 +69,23 @@ func TestByteCount_Units(t *testing.T) {
 		}
 	}
 }
+
+func TestPrintErrors_Chain_IsTold(t *testing.T) {
+	var out bytes.Buffer
+	printErrors(&out, []nic.ErrorStatus{{
+		Number: 7, AgeSeconds: 3.2, Kind: nic.ErrorRequest, Program: "client", PID: 17, QPN: 0x1234,
+		Chain: []string{"wr_id 5, SEND: it failed", "the peer said no"}, Ended: true,
+	}, {Number: 8, Kind: nic.ErrorTurnedAway, Chain: []string{"somebody asked"}}})
+	for _, want := range []string{
+		"#7 client[17] (ended), QP 0x001234, work request, 3s ago\n",
+		"\n  wr_id 5, SEND: it failed\n    the peer said no\n", "#8 request refused, just now\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+	out.Reset()
+	if printErrors(&out, nil); out.String() != "nothing has failed\n" {
+		t.Errorf("%q", out.String())
+	}
+}

@@ -117,3 +117,23 @@ type PostRefusal struct {
 
 // PostRefusalBytes is the size of PostRefusal.
 const PostRefusalBytes = 128
+
+// DecodePostRefusal reads a refusal; b is a private copy of at least PostRefusalBytes.
+func DecodePostRefusal(b []byte, p *PostRefusal) {
+	_ = b[PostRefusalBytes-1]
+	p.Count, p.Errno = ne.Uint32(b[0:]), ne.Uint32(b[4:])
+	p.WRID = ne.Uint64(b[8:])
+	p.Opcode, p.Unused = ne.Uint32(b[16:]), ne.Uint32(b[20:])
+	copy(p.Text[:], b[24:])
+}
+
+// EncodePostRefusal writes a refusal into b.
+func EncodePostRefusal(b []byte, p *PostRefusal) {
+	_ = b[PostRefusalBytes-1]
+	ne.PutUint32(b[0:], p.Count)
+	ne.PutUint32(b[4:], p.Errno)
+	ne.PutUint64(b[8:], p.WRID)
+	ne.PutUint32(b[16:], p.Opcode)
+	ne.PutUint32(b[20:], p.Unused)
+	copy(b[24:], p.Text[:])
+}

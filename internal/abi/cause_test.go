@@ -22,6 +22,15 @@ func TestCause_Words_RoundTripWithoutPadding(t *testing.T) {
 	if got := TakeCause(&words); got != want {
 		t.Errorf("%+v reads as %+v", want, got)
 	}
+	refusal := PostRefusal{
+		Count: 3, Errno: 22, WRID: 1 << 40, Opcode: 128, Text: [104]uint8{'a', 103: 'z'},
+	}
+	var b [PostRefusalBytes]byte
+	EncodePostRefusal(b[:], &refusal)
+	var back PostRefusal
+	if DecodePostRefusal(b[:], &back); back != refusal {
+		t.Errorf("%+v reads as %+v", refusal, back)
+	}
 	if n := uint64(words[1])<<32 | uint64(words[0]); n != 1 {
 		t.Errorf("the first %d words are %#x, want the number", CauseNumberWords, n)
 	}

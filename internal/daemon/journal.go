@@ -1,13 +1,18 @@
 package daemon
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/nic"
+	"github.com/softrnic/softrnic/internal/rdma"
 )
 
 const (
@@ -45,8 +50,33 @@ func (j *journal) start() {
 func (j *journal) write() {
 	defer close(j.done)
 	for r := range j.lines {
-		j.log.Info(r.Text(), "qpn", uint32(r.QPN), "program", r.Program, "pid", r.PID)
+		j.log.Log(context.Background(), levelOf(r.Kind), r.Text(), "why", r.Why(),
+			"qpn", uint32(r.QPN), "program", r.Program, "pid", r.PID)
 	}
+}
+
+// levelOf keeps low what programs and peers do all day without being in trouble.
+func levelOf(k nic.ErrorKind) slog.Level {
+	switch k {
+	case nic.ErrorVerb, nic.ErrorPost, nic.ErrorTurnedAway:
+		return slog.LevelDebug
+	default:
+		return slog.LevelInfo
+	}
+}
+
+// noteRefusal lets the NIC remember a request that was refused, with what it was about.
+func (s *session) noteRefusal(m *ctl.Message, refusal *rdma.Refusal) {
+	var about abi.HandleMsg
+	_, _ = ctl.DecodeHead(m.Body, &about) // requests about an object begin with its handle
+	s.daemon.lane.do(func(now clock.Time) {
+		switch {
+		case s.context != nil:
+			s.context.NoteRefusal(now, m.Op, about.Handle, refusal)
+		case s.cm.session != nil:
+			s.cm.session.NoteRefusal(now, m.Op, refusal)
+		}
+	})
 }
 
 // causes takes errors of QPs from the lane; those that find no room are in the status still.

@@ -142,6 +142,9 @@ func (s *session) answer(m *ctl.Message) bool {
 		return s.answerHello(m)
 	}
 	r, refusal := s.execute(m)
+	if refusal != nil {
+		s.noteRefusal(m, refusal)
+	}
 	m.CloseFDs() // before the program goes on
 	return s.reply(m, r, refusal)
 }

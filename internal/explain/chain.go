@@ -44,7 +44,8 @@ func statusName(code uint32) string {
 func headline(c *abi.Cause) string {
 	switch {
 	case vendorOf(c) == abi.VendorCQOverrun:
-		return "the completion queue overran, which ended the queue pair"
+		return fmt.Sprintf("a completion queue of %d entries overran, which ended the queue pair",
+			c.Length)
 	case vendorOf(c) == abi.VendorModified:
 		return "the program itself moved the queue pair to ERR (ibv_modify_qp or rdma_disconnect)"
 	case isOfPeer(c):
@@ -101,7 +102,8 @@ func seen(c *abi.Cause) string {
 
 // memory is what was asked for and what there was.
 func memory(c *abi.Cause) string {
-	if c.Key == 0 && c.Length == 0 || c.Flags&abi.CauseHasRoom != 0 {
+	isAbsent := c.Key == 0 && c.Length == 0 || c.Flags&abi.CauseHasRoom != 0
+	if isAbsent || vendorOf(c) == abi.VendorCQOverrun {
 		return ""
 	}
 	asked := fmt.Sprintf("key %v, %s for %v", rdma.Key(c.Key), span(c.Addr, c.Length),

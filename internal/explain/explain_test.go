@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/softrnic/softrnic/internal/abi"
 )
 
 // enums says which family explains the constants of which types.
@@ -270,4 +272,18 @@ func FuzzFind_AnyQuery_Answers(f *testing.F) {
 			t.Errorf("%d suggestions for %q", n, query)
 		}
 	})
+}
+
+func TestVerb_EveryRequest_HasAName(t *testing.T) {
+	internal := []string{"OpStatus", "OpShutdown", "OpCapture", "OpEndCapture", "OpOpenCM", "OpQueryID"}
+	for _, c := range constantsOf(t, "abi") {
+		named, ok := c.Type().(*types.Named)
+		if !ok || named.Obj().Name() != "Op" || slices.Contains(internal, c.Name()) {
+			continue
+		}
+		code, _ := constant.Uint64Val(c.Val())
+		if _, ok := verbs[abi.Op(code)]; !ok {
+			t.Errorf("abi.%s has no verb", c.Name())
+		}
+	}
 }

@@ -2,39 +2,140 @@ package nic
 
 import (
 	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/explain"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/ring"
 )
 
-// causesKept bounds the log of recent errors.
-const causesKept = 64
+// Bounds of what is remembered of errors. What goes well leaves nothing here.
+const (
+	causesKept   = 64 // of all programs, for the log
+	historyKept  = 32 // of one program, so that no other pushes them out
+	programsKept = 16 // that have ended
+	programsTime = 10 * time.Minute
+)
 
-// causeLog keeps the most recent errors of all QPs, for `rnic ps` and for the shell's log.
-type causeLog struct {
-	items [causesKept]CauseRecord
-	total uint64
-}
+// ErrorKind says what failed.
+type ErrorKind string
 
-// CauseRecord is one error with the QP that had it.
+// Kinds of errors.
+const (
+	ErrorRequest    ErrorKind = "work request"    // it completed with an error
+	ErrorPeer       ErrorKind = "peer's request"  // it was refused here
+	ErrorQueue      ErrorKind = "queue"           // overrun or damaged
+	ErrorVerb       ErrorKind = "verb"            // refused with an errno
+	ErrorPost       ErrorKind = "post"            // refused by the program's library
+	ErrorConnection ErrorKind = "connection"      // a connection event reports a failure
+	ErrorTurnedAway ErrorKind = "request refused" // of a peer who found no listener
+)
+
+// CauseRecord is one error with whom it hit. Chain tells it in sentences, each explaining the one
+// before.
 type CauseRecord struct {
-	Number  uint64 // counts from 1
-	At      clock.Time
-	Program string
-	PID     uint32
-	QPN     rdma.QPN
-	Cause   ibt.Cause
+	Number   uint64 // counts from 1
+	At       clock.Time
+	Kind     ErrorKind
+	Program  string
+	PID, UID uint32
+	QPN      rdma.QPN
+	Errno    syscall.Errno
+	Chain    []string
+	// Cause is the evidence, where a queue pair was hit; else nil.
+	Cause *abi.Cause
 }
 
-func (l *causeLog) add(q *qp, c ibt.Cause) {
-	l.total++
-	l.items[l.total%causesKept] = CauseRecord{
-		Number: l.total, At: q.nic.now, Program: q.context.cfg.Name, PID: q.context.cfg.PID,
-		QPN: q.engine.QPN(), Cause: c,
+// briefLinks is how much of a chain a line of a listing has room for.
+const briefLinks = 2
+
+// Text tells an error in one line.
+func (r *CauseRecord) Text() string { return r.who() + strings.Join(brief(r.Chain), ": ") }
+
+// Why is what Text leaves out.
+func (r *CauseRecord) Why() string {
+	return strings.Join(r.Chain[len(brief(r.Chain)):], "; ")
+}
+
+func brief(chain []string) []string { return chain[:min(briefLinks, len(chain))] }
+
+func (r *CauseRecord) who() string {
+	program := ""
+	if r.Program != "" {
+		program = fmt.Sprintf("%s[%d]", r.Program, r.PID)
 	}
+	switch {
+	case r.QPN != 0:
+		return fmt.Sprintf("QP %v of %s: ", r.QPN, program)
+	case program != "":
+		return program + ": "
+	}
+	return ""
+}
+
+// history is the newest errors of one program.
+type history struct {
+	items []*CauseRecord // a ring once it is full
+	total int
+}
+
+func (h *history) add(r *CauseRecord) {
+	if len(h.items) < historyKept {
+		h.items = append(h.items, r)
+	} else {
+		h.items[h.total%historyKept] = r
+	}
+	h.total++
+}
+
+// pastHistory is that of a program that has ended.
+type pastHistory struct {
+	items []*CauseRecord
+	ended clock.Time
+}
+
+// causeLog keeps the newest errors, for `rnic ps --errors` and for the shell's log.
+type causeLog struct {
+	recent [causesKept]*CauseRecord
+	total  uint64
+	// written counts what was left in headers of queue pairs.
+	written uint64
+	// own has the errors of no program, past those of programs that have ended, oldest first.
+	own  history
+	past []pastHistory
+}
+
+func (l *causeLog) add(h *history, r *CauseRecord) {
+	l.total++
+	r.Number = l.total
+	l.recent[l.total%causesKept] = r
+	h.add(r)
+}
+
+// retire keeps the errors of a program that ends for a while.
+func (l *causeLog) retire(h *history, now clock.Time) {
+	if len(h.items) == 0 {
+		return
+	}
+	if len(l.past) == programsKept {
+		l.past = slices.Delete(l.past, 0, 1)
+	}
+	l.past = append(l.past, pastHistory{items: h.items, ended: now})
+	h.items = nil
+}
+
+// expire forgets programs that have ended long ago.
+func (l *causeLog) expire(now clock.Time) {
+	l.past = slices.DeleteFunc(l.past, func(p pastHistory) bool {
+		return now.Sub(p.ended) > programsTime
+	})
 }
 
 // Causes returns the errors with numbers above since, oldest first, as far as they are kept.
@@ -45,51 +146,209 @@ func (n *NIC) Causes(since uint64) []CauseRecord {
 	}
 	var out []CauseRecord
 	for i := since + 1; i <= l.total; i++ {
-		out = append(out, l.items[i%causesKept])
+		out = append(out, *l.recent[i%causesKept])
 	}
 	return out
 }
 
-// vendorText says what the NIC saw, in words.
-var vendorText = map[abi.Vendor]string{
-	abi.VendorNak:           "the peer refused the request",
-	abi.VendorAckTimeout:    "the peer did not answer within timeout and retry_cnt",
-	abi.VendorSequence:      "packets were lost again and again until retry_cnt ran out",
-	abi.VendorRNR:           "the peer had no receive posted until rnr_retry ran out",
-	abi.VendorNoNIC:         "nothing listens on UDP 4791 at the peer's address",
-	abi.VendorLocalKey:      "an lkey is unknown, of another PD, or lacks the right",
-	abi.VendorLocalBounds:   "a scatter/gather entry lies outside its region",
-	abi.VendorLocalFault:    "the program's memory could not be reached",
-	abi.VendorLength:        "the message is longer than allowed or than the receive",
-	abi.VendorOpcode:        "the operation is not allowed on this QP",
-	abi.VendorAddressHandle: "the address handle is unknown or of another PD",
-	abi.VendorBadWQE:        "the work request in the queue is malformed",
-	abi.VendorBadResponse:   "the peer's response does not fit the request",
-	abi.VendorNoRoute:       "the source GID is gone or there is no route",
-	abi.VendorRemoteRights:  "the peer lacks the right to the memory it named",
-	abi.VendorRDAtomic:      "more READs or atomics than max_rd_atomic allows",
-	abi.VendorFlushed:       "flushed because the QP is in error",
-	abi.VendorWindow:        "a memory window could not be bound or invalidated",
+// noteError enters an error of a program.
+func (c *Context) noteError(r *CauseRecord) {
+	r.At, r.Program, r.PID, r.UID = c.nic.now, c.cfg.Name, c.cfg.PID, c.cfg.UID
+	c.nic.causes.add(&c.errors, r)
 }
 
-// Text tells an error in one line.
-func (r *CauseRecord) Text() string {
-	c := &r.Cause
-	s := fmt.Sprintf("QP %v of %s[%d]: ", r.QPN, r.Program, r.PID)
-	if c.IsResponder {
-		s += "peer's request failed: "
-	} else if c.Status != rdma.WCSuccess {
-		s += fmt.Sprintf("wr_id %#x: %v: ", c.WRID, c.Status)
+// noteError enters an error of a program.
+func (s *CMSession) noteError(r *CauseRecord) {
+	r.At, r.Program, r.PID, r.UID = s.nic.now, s.cfg.Name, s.cfg.PID, s.cfg.UID
+	s.nic.causes.add(&s.errors, r)
+}
+
+// NoteRefusal keeps a verb that was refused. handle is that of the object that the verb is about.
+func (c *Context) NoteRefusal(now clock.Time, op abi.Op, handle uint32, refusal *rdma.Refusal) {
+	c.nic.now = now
+	r := &CauseRecord{Kind: ErrorVerb, Errno: refusal.Errno, Chain: explain.Refusal(op, refusal)}
+	if q := c.qps[handle]; q != nil && (op == abi.OpModifyQP || op == abi.OpDestroyQP) {
+		r.QPN = q.engine.QPN()
 	}
-	s += vendorText[c.Vendor&0xff]
-	if c.Syndrome != 0 {
-		s += fmt.Sprintf(", AETH syndrome %#02x", c.Syndrome)
+	c.noteError(r)
+}
+
+// NoteRefusal keeps a call of connection management that was refused.
+func (s *CMSession) NoteRefusal(now clock.Time, op abi.Op, refusal *rdma.Refusal) {
+	s.nic.now = now
+	s.noteError(&CauseRecord{
+		Kind: ErrorVerb, Errno: refusal.Errno, Chain: explain.Refusal(op, refusal),
+	})
+}
+
+// noteFailure keeps an event that tells a program of a failure.
+func (i *identifier) noteFailure(e *cmEvent) {
+	chain := explain.ConnectionFailure(uint32(e.kind), e.status, i.ends())
+	if chain == nil {
+		return
 	}
-	if c.Fault != mem.FaultNone {
-		s += fmt.Sprintf(": %v, key %v, address %#x, length %d", c.Fault, c.Key, c.Addr, c.Length)
+	r := &CauseRecord{Kind: ErrorConnection, QPN: i.qpn, Chain: chain}
+	if e.status < 0 {
+		r.Errno = syscall.Errno(-e.status)
 	}
-	if c.Retries != 0 {
-		s += fmt.Sprintf(", %d retries", c.Retries)
+	i.session.noteError(r)
+}
+
+// ends names an identifier's two ends.
+func (i *identifier) ends() string {
+	local, remote := i.src.String(), i.dst.String()
+	switch {
+	case remote == "":
+		return fmt.Sprintf("%v identifier on %s", i.space, local)
+	case local == "":
+		return fmt.Sprintf("%v connection to %s", i.space, remote)
 	}
-	return s + fmt.Sprintf(" (PSN %v)", c.PSN)
+	return fmt.Sprintf("%v connection %s → %s", i.space, local, remote)
+}
+
+// causeOf is all that is known of an engine's evidence.
+func (q *qp) causeOf(e *ibt.Cause) *abi.Cause {
+	t, stats := q.engine.Attr(), q.engine.Stats()
+	c := &abi.Cause{
+		WRID: e.WRID, Addr: e.Addr, Length: e.Length, Timestamp: uint64(q.nic.now),
+		Status: uint32(e.Status), Vendor: uint32(e.Vendor), QPN: uint32(q.engine.QPN()),
+		PSN: uint32(e.PSN), Key: uint32(e.Key), Asked: uint32(e.Asked),
+		QPAccess: uint32(t.Access), Retries: e.Retries, RNRTries: e.RNRTries, Timeouts: e.Timeouts,
+		Naks: uint32(stats.Naks), LastNak: stats.LastNak, LastNakPSN: uint32(stats.LastNakPSN),
+		Opcode: e.Opcode, State: uint8(q.engine.State()), QPType: uint8(q.engine.Type()),
+		Syndrome: e.Syndrome, Fault: uint8(e.Fault), Timeout: t.Timeout, RetryCnt: t.RetryCnt,
+		RNRRetry: t.RNRRetry, MaxRdAtomic: t.MaxDestRdAtomic,
+	}
+	for _, f := range []struct {
+		isSet bool
+		flag  uint8
+	}{
+		{e.IsResponder, abi.CauseOfPeer},
+		{e.TookReceive, abi.CauseTookReceive},
+		{e.HasRoom, abi.CauseHasRoom},
+		{!t.AV.DGID.IsZero(), abi.CauseHasPath},
+	} {
+		if f.isSet {
+			c.Flags |= f.flag
+		}
+	}
+	if !t.AV.DGID.IsZero() {
+		c.Local, c.Peer, c.PeerQPN = t.AV.SGID, t.AV.DGID, uint32(t.DestQPN)
+	}
+	if e.HasRoom {
+		c.RegionLength = e.Room
+	} else if e.Fault != mem.FaultNone {
+		q.nic.describeKey(c)
+	}
+	return c
+}
+
+// describeKey adds what a refused key stands for.
+func (n *NIC) describeKey(c *abi.Cause) {
+	key := rdma.Key(c.Key)
+	if r := n.memory.Find(key); r != nil {
+		c.RegionAddr, c.RegionLength, c.Granted = r.Base, r.Length, uint32(r.Access)
+		c.Flags |= abi.CauseHasRegion
+	}
+}
+
+// Note implements ibt.Host: it keeps the evidence for people and for the program.
+func (q *qp) Note(_ *ibt.QP, e ibt.Cause) {
+	c := q.causeOf(&e)
+	q.errors++
+	q.lastCause = *c
+	q.leave(c)
+	r := &CauseRecord{
+		Kind: ErrorRequest, QPN: q.engine.QPN(), Chain: explain.Chain(c), Cause: c,
+	}
+	switch {
+	case e.IsResponder:
+		r.Kind = ErrorPeer
+	case e.Status == rdma.WCSuccess:
+		r.Kind = ErrorQueue
+	}
+	r.Chain = append(r.Chain, q.peersSide(c)...)
+	q.context.noteError(r)
+}
+
+// peersSide is what the other queue pair saw, where it is of this NIC too and refused the request.
+func (q *qp) peersSide(c *abi.Cause) []string {
+	peer := q.nic.qps[rdma.QPN(c.PeerQPN)]
+	isRefused := abi.Vendor(c.Vendor&0xff) == abi.VendorNak && c.Flags&abi.CauseOfPeer == 0
+	if !isRefused || peer == nil || !q.nic.IsLocal(rdma.GID(c.Peer)) {
+		return nil
+	}
+	seen := &peer.lastCause
+	if seen.Flags&abi.CauseOfPeer == 0 || seen.PeerQPN != c.QPN {
+		return nil
+	}
+	who := fmt.Sprintf("at the peer, %s[%d]: ", peer.context.cfg.Name, peer.context.cfg.PID)
+	var out []string
+	for _, text := range explain.Chain(seen) {
+		out = append(out, who+text)
+	}
+	return out
+}
+
+// leave writes evidence into the header of the queue pair's memory, where the program's library
+// finds it beside the completion.
+func (q *qp) leave(c *abi.Cause) {
+	l := &q.nic.causes
+	l.written++
+	c.Number = l.written
+	words := abi.PutCause(c)
+	q.clearCause()
+	m := q.shared.Bytes()
+	for i := abi.CauseNumberWords; i < len(words); i++ {
+		ring.Word(m, abi.OffQPCause+4*i).Store(words[i])
+	}
+	for i := range abi.CauseNumberWords {
+		ring.Word(m, abi.OffQPCause+4*i).Store(words[i])
+	}
+}
+
+// clearCause takes the evidence away.
+func (q *qp) clearCause() {
+	for i := range abi.CauseNumberWords {
+		ring.Word(q.shared.Bytes(), abi.OffQPCause+4*i).Store(0)
+	}
+}
+
+// noteModified leaves word that the program itself ended or reset the queue pair, so that flushed
+// requests say so.
+func (q *qp) noteModified(to rdma.QPState) {
+	switch {
+	case to == sReset:
+		q.clearCause()
+	case to == sError && q.engine.State() != sError:
+		q.leave(q.causeOf(&ibt.Cause{Vendor: abi.VendorModified}))
+	}
+}
+
+// noteRefusedPosts keeps what the program's library says that it refused to post since the last
+// look. What it says is the program's word: it is cut to what can be printed.
+func (q *qp) noteRefusedPosts() {
+	var p abi.PostRefusal
+	b := make([]byte, abi.PostRefusalBytes)
+	copy(b, q.shared.Bytes()[abi.OffQPRefusal:])
+	abi.DecodePostRefusal(b, &p)
+	if p.Count == 0 || p.Count == q.postsRefused {
+		return
+	}
+	count := p.Count - q.postsRefused
+	q.postsRefused = p.Count
+	q.context.noteError(&CauseRecord{
+		Kind: ErrorPost, QPN: q.engine.QPN(), Errno: syscall.Errno(p.Errno),
+		Chain: explain.PostRefusal(p.Opcode, p.Errno, p.WRID, count, printable(text(p.Text[:]))),
+	})
+}
+
+// printable keeps what cannot harm a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
 }

@@ -79,6 +79,7 @@ type cmEvent struct {
 
 // raise queues an event about an identifier.
 func (c *connections) raise(i *identifier, e cmEvent) {
+	i.noteFailure(&e)
 	c.events.items = append(c.events.items, ConnectionEvent{
 		Session: i.session, Channel: i.channel,
 		Record: abi.CMEvent{

@@ -27,6 +27,7 @@ type CMSession struct {
 	cfg      CMConfig
 	channels map[uint32]bool
 	ids      map[uint32]*identifier
+	errors   history
 }
 
 // OpenCM lets an application manage connections.
@@ -51,6 +52,7 @@ func (n *NIC) CloseCM(now clock.Time, s *CMSession) {
 		return
 	}
 	n.cm.sessions = slices.Delete(n.cm.sessions, at, at+1)
+	n.causes.retire(&s.errors, now)
 	for _, i := range s.sorted() {
 		n.cm.destroy(i)
 	}

@@ -40,6 +40,7 @@ type Context struct {
 	srqs     map[uint32]*srq
 	ahs      map[uint32]*addressHandle
 	memory   memoryObjects
+	errors   history
 }
 
 // pd is a protection domain; users counts the objects in it.
@@ -80,6 +81,7 @@ func (n *NIC) CloseContext(now clock.Time, c *Context) {
 	for _, q := range c.sortedQPs() {
 		n.removeQP(q)
 	}
+	n.causes.retire(&c.errors, now)
 	for _, h := range slices.Sorted(maps.Keys(c.srqs)) {
 		n.removeSRQ(c.srqs[h])
 	}

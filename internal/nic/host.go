@@ -18,13 +18,6 @@ func (q *qp) Raise(_ *ibt.QP, e rdma.EventType) {
 	}
 }
 
-// Note implements ibt.Host: it keeps the evidence for `rnic ps` and the log.
-func (q *qp) Note(_ *ibt.QP, c ibt.Cause) {
-	q.errors++
-	q.lastCause = c
-	q.nic.causes.add(q, c)
-}
-
 // Count implements ibt.Host.
 func (q *qp) Count(c ibt.Counter, n uint64) {
 	q.nic.counters.Engine[c] += n

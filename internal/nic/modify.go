@@ -50,6 +50,7 @@ func (c *Context) ModifyQP(now clock.Time, req *abi.ModifyQPReq) (abi.QPAttr, *r
 	if to == sReset {
 		q.av, q.port = abi.AHAttr{}, 0
 	}
+	q.noteModified(to)
 	q.engine.Modify(now, &attr, mask, to)
 	c.nic.settle(q)
 	c.nic.failDoomed()

@@ -3,6 +3,7 @@ package nic
 import (
 	"syscall"
 
+	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/mem"
@@ -51,7 +52,7 @@ type NIC struct {
 	doomed []*cq // overrun CQs whose QPs have to fail yet
 	// moderated are the CQs that hold an event back.
 	moderated moderatedList
-	events eventQueue
+	events    eventQueue
 
 	counters Counters
 	causes   causeLog
@@ -252,6 +253,9 @@ func (n *NIC) failDoomed() {
 		for _, q := range c.context.sortedQPs() {
 			if q.dead || (q.sendCQ != c && q.recvCQ != c) {
 				continue
+			}
+			if q.engine.State() != sError {
+				q.Note(nil, ibt.Cause{Vendor: abi.VendorCQOverrun, Length: uint64(c.ring.Entries())})
 			}
 			q.fail(n.now)
 			n.raise(q.context, rdma.EventQPFatal, q.handle)

@@ -35,9 +35,10 @@ type qp struct {
 
 	groups []*group // multicast
 
-	lastCause ibt.Cause
-	errors    uint64
-	counters  EngineCounters
+	lastCause    abi.Cause
+	errors       uint64
+	postsRefused uint32 // by the library, as far as they were noted
+	counters     EngineCounters
 
 	// Run queue and timer heap.
 	nextRun  *qp
@@ -193,6 +194,7 @@ func (c *Context) DestroyQP(now clock.Time, handle uint32) *rdma.Refusal {
 
 func (n *NIC) removeQP(q *qp) {
 	c := q.context
+	q.noteRefusedPosts()
 	q.dead = true
 	n.multicast.detachAll(q)
 	q.engine.Release()

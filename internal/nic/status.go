@@ -3,7 +3,9 @@ package nic
 import (
 	"maps"
 	"slices"
+	"strings"
 
+	"github.com/softrnic/softrnic/internal/explain"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -22,6 +24,7 @@ type Status struct {
 	Groups   []GroupStatus     `json:"multicast_groups"`
 	Counters map[string]uint64 `json:"counters"`
 	Causes   []string          `json:"recent_errors"`
+	Errors   []ErrorStatus     `json:"errors"`
 }
 
 // GIDStatus is one entry of the GID table.
@@ -123,6 +126,7 @@ func (n *NIC) Status() Status {
 	for _, c := range n.contexts {
 		s.Contexts = append(s.Contexts, c.status())
 	}
+	s.Errors = n.errorStatus()
 	for _, r := range n.Causes(0) {
 		s.Causes = append(s.Causes, r.Text())
 	}
@@ -186,10 +190,7 @@ func (q *qp) status() QPStatus {
 		s.Local, s.Remote, s.DestQPN = t.AV.SGID.String(), t.AV.DGID.String(), uint32(t.DestQPN)
 	}
 	if q.errors > 0 {
-		r := CauseRecord{
-			Program: q.context.cfg.Name, PID: q.context.cfg.PID, QPN: e.QPN(), Cause: q.lastCause,
-		}
-		s.Error = r.Text()
+		s.Error = strings.Join(brief(explain.Chain(&q.lastCause)), ": ")
 	}
 	return s
 }
