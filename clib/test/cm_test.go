@@ -39,6 +39,14 @@ func TestCM_Connections(t *testing.T) {
 	})
 }
 
+// A device that cannot be opened is left out; it does not take the others with it.
+func TestCM_DeviceThatCannotBeOpened_C12_IsLeftOut(t *testing.T) {
+	bin, lib := compileCM(t, "cm_test.c")
+	nic, socket := startFake(t)
+	nic.broken = true
+	checkCase(t, run(t, libraryEnv(lib, socket), bin, "devices"))
+}
+
 // TestCM_GarbageReplies_NeitherCrashNorHang spoils the reply to each request in each way.
 func TestCM_GarbageReplies_NeitherCrashNorHang(t *testing.T) {
 	bin, lib := compileCM(t, "cm_test.c")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -36,6 +37,7 @@ type fakeNIC struct {
 	inline [][]byte
 	kicks  int
 	loops  bool // each send also arrives at a receive of its own QP
+	broken bool // there is another device, in front, that cannot be opened
 }
 
 // fakeConn is one context.
@@ -343,8 +345,17 @@ func (c *fakeConn) execute(m *ctl.Message) ctl.Message {
 	case abi.OpListDevices:
 		info := abi.DeviceInfo{NodeGUID: 0x0011223344556677, NodeType: 1, Ports: 1, Index: 3}
 		copy(info.Name[:], "rnic0")
-		return body(info)
+		if !c.nic.broken {
+			return body(info)
+		}
+		other := info
+		copy(other.Name[:], brokenDevice)
+		return ctl.Message{Body: ctl.ListBytes([]abi.DeviceInfo{other, info})}
 	case abi.OpOpenDevice:
+		req := decode[abi.OpenDeviceReq](c, m)
+		if name, _, _ := strings.Cut(string(req.Name[:]), "\x00"); name == brokenDevice {
+			return refuse(syscall.ENODEV, "it has just been pulled out")
+		}
 		return c.open()
 	case abi.OpQueryDevice:
 		attr := abi.DeviceAttr{
@@ -376,6 +387,9 @@ func (c *fakeConn) execute(m *ctl.Message) ctl.Message {
 		return c.executeObject(m)
 	}
 }
+
+// brokenDevice is the name of a device that cannot be opened.
+const brokenDevice = "broken0"
 
 func (c *fakeConn) open() ctl.Message {
 	bells, fd := c.share(abi.DoorbellPageBytes)

@@ -87,3 +87,15 @@ func (m *machine) startServer(t *testing.T, port string) *process {
 	t.Cleanup(func() { _ = write.Close() })
 	return p
 }
+
+var disconnect = ownProgram{name: "disconnect", libraries: "-lrdmacm -libverbs"}
+
+// TestRDMACM_Disconnect_E04_C08: a queue pair that is disconnected is in the error state at once,
+// each of its receives comes back flushed, once, and the events come in their order to the last.
+func TestRDMACM_Disconnect_E04_C08_FlushesEachOnceAndTellsAll(t *testing.T) {
+	m := anyMachine(t)
+	program := disconnect.build(t)
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		m.run(t, program, address, strconv.Itoa(newPort())).succeed(t)
+	}
+}

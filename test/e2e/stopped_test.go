@@ -36,11 +36,16 @@ func (p *ownProgram) build(t *testing.T) string {
 	program := filepath.Join(filepath.Dir(rnic), p.name)
 	p.once.Do(func() {
 		requireProgram(t, "gcc")
+		for _, header := range []string{"infiniband/verbs.h", "rdma/rdma_cma.h"} {
+			if _, err := os.Stat(filepath.Join("/usr/include", header)); err != nil {
+				t.Skipf("%s is not installed: scripts/deps.sh build", header)
+			}
+		}
 		args := []string{"-Wall", "-Wextra", "-Werror", "-O1", "-o", program,
 			filepath.Join("testdata", p.name+".c")}
 		build := exec.Command("gcc", append(args, strings.Fields(p.libraries)...)...)
 		if out, err := build.CombinedOutput(); err != nil {
-			t.Skipf("build %s.c (libraries from scripts/deps.sh test): %v\n%s", p.name, err, out)
+			t.Fatalf("build %s.c: %v\n%s", p.name, err, out)
 		}
 	})
 	if _, err := os.Stat(program); err != nil {
