@@ -154,7 +154,8 @@ func TestDial_Options_ReachTheQueuePair(t *testing.T) {
 func TestDial_Rejected_ErrorHasReasonAndPrivateData(t *testing.T) {
 	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
-	for _, reason := range []rdmacm.Reason{0, rdmacm.ReasonNoResources, 29} {
+	texts := map[string]rdmacm.Reason{}
+	for reason := range rdmacm.Reason(40) { // those of the standard, and some that are none
 		go func() {
 			r, err := l.Accept(nictest.Soon(t))
 			if err == nil {
@@ -174,6 +175,49 @@ func TestDial_Rejected_ErrorHasReasonAndPrivateData(t *testing.T) {
 		if conn != nil || !errors.As(err, &no) || no.Reason != want ||
 			textOf(no.PrivateData) != "not you, Mallory" || !errors.Is(err, rdmacm.ErrRejected) {
 			t.Errorf("reason %d: %v, %v", reason, conn, err)
+			continue
+		}
+		if other, known := texts[no.Error()]; known && other != want {
+			t.Errorf("reasons %d and %d are both %q", other, want, no)
+		}
+		texts[no.Error()] = want
+	}
+}
+
+// What does not fit into a message is refused on the side that would send it; the peer is told no.
+func TestRequest_PrivateDataTooLong_IsRefusedAndThePeerHears(t *testing.T) {
+	nicA, nicB := nictest.Hosts(t, "")
+	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB})
+	for name, answer := range map[string]func(*rdmacm.Request, int) error{
+		"REP 196": func(r *rdmacm.Request, n int) error {
+			c, err := r.Accept(nictest.Soon(t), rdmacm.Config{PrivateData: make([]byte, n)})
+			if c != nil {
+				t.Errorf("accepted with %d bytes", n)
+			}
+			return err
+		},
+		"REJ 148": func(r *rdmacm.Request, n int) error { return r.Reject(make([]byte, n)) },
+	} {
+		var most int
+		if _, err := fmt.Sscanf(name[4:], "%d", &most); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{most + 1, 255, 256, 100_000} {
+			answered := make(chan error, 1)
+			go func() {
+				r, err := l.Accept(nictest.Soon(t))
+				if err == nil {
+					err = answer(r, n)
+				}
+				answered <- err
+			}()
+			_, err := rdmacm.Dial(nictest.Soon(t), "rdma", "10.0.0.2:7471", rdmacm.Config{NIC: nicA})
+			if !errors.Is(err, rdmacm.ErrRejected) {
+				t.Errorf("%s with %d bytes: the peer hears %v", name, n, err)
+			}
+			if err := <-answered; !errors.Is(err, syscall.EINVAL) {
+				t.Errorf("%s with %d bytes: %v", name, n, err)
+			}
 		}
 	}
 }

@@ -15,13 +15,31 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	nictest.Main(m, map[string]func() error{"server": playServer})
+	nictest.Main(m, map[string]func() error{"server": playServer, "client": playClient})
 }
 
 // addressEnv is where the server listens, if not just anywhere.
 const addressEnv = "RDMACM_TEST_ADDRESS"
 
-// playServer accepts one connection and then does nothing, until it is killed.
+// stateEnv is how far the server and the client go before they do nothing any more, until they
+// are killed: "listening", "asked" or, when it is not set, "connected".
+const stateEnv = "RDMACM_TEST_STATE"
+
+func hang() { _, _ = io.Copy(io.Discard, os.Stdin) }
+
+// playClient dials addressEnv.
+func playClient() error {
+	fmt.Println("dialing")
+	_, err := rdmacm.Dial(context.Background(), "rdma", os.Getenv(addressEnv), rdmacm.Config{})
+	if err != nil {
+		return err
+	}
+	fmt.Println("connected")
+	hang()
+	return nil
+}
+
+// playServer accepts one connection.
 func playServer() error {
 	ctx := context.Background()
 	address := ":0"
@@ -33,15 +51,23 @@ func playServer() error {
 		return err
 	}
 	fmt.Println(portOf(l.Addr().String()))
+	state := os.Getenv(stateEnv)
+	if state == "listening" {
+		hang()
+	}
 	r, err := l.Accept(ctx)
 	if err != nil {
 		return err
+	}
+	if state == "asked" {
+		fmt.Println("asked")
+		hang()
 	}
 	if _, err := r.Accept(ctx, rdmacm.Config{}); err != nil {
 		return err
 	}
 	fmt.Println("connected")
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	hang()
 	return nil
 }
 
