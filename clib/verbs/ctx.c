@@ -93,6 +93,7 @@ static void ctx_fork_child(void)
 		struct ibv_context *context = &ctx->vctx.context;
 
 		atomic_store(&ctx->ctl.dead, true);
+		ctx->inherited = true;
 		close(ctx->ctl.fd);
 		close(ctx->kick_fd);
 		close(context->async_fd);
@@ -194,6 +195,34 @@ static int ctx_attach(struct rnic_context *ctx, int lane_fd)
 	ctx->vctx.context.async_fd = fds[2];
 	ctx->doorbell = ctx_map_fd(fds[0], RNIC_DOORBELL_PAGE_BYTES, PROT_READ | PROT_WRITE);
 	return ctx->doorbell ? 0 : errno;
+}
+
+int ctx_conn_open_own(struct rnic_context *ctx, struct ctl_conn *conn)
+{
+	struct rnic_open_device_req req;
+	struct rnic_open_device_rsp rsp;
+	int fds[3], error;
+	struct ctl_call call = {
+		.op = RNIC_OP_OPEN_DEVICE,
+		.req = &req,
+		.req_bytes = sizeof(req),
+		.fds_in = fds,
+		.num_fds_in = 3,
+	};
+
+	error = ctl_conn_open(conn, NULL);
+	if (error)
+		return error;
+	memset(&req, 0, sizeof(req));
+	memcpy(req.name, ctx->device->base.name, sizeof(req.name));
+	error = ctl_conn_query(conn, &call, &rsp, sizeof(rsp));
+	if (error) {
+		ctl_conn_close(conn);
+		return error;
+	}
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	return 0;
 }
 
 static void ctx_free(struct rnic_context *ctx)

@@ -19,6 +19,12 @@ struct ctx_object *ctx_object_take_event(struct rnic_context *ctx, enum ctx_kind
 /* Reads one record of an event pipe: 1, 0 at the end (the NIC is gone), or −1 with errno. */
 int ctx_event_read(int fd, void *record, size_t bytes);
 
+/*
+ * Opens the device of an inherited context on a connection of its own, for what needs no object of
+ * the parent's. Returns 0 or an errno; ctl_conn_close ends it.
+ */
+int ctx_conn_open_own(struct rnic_context *ctx, struct ctl_conn *conn);
+
 /* Maps a memfd of the NIC and closes it. Returns NULL with errno. */
 void *ctx_map_fd(int fd, size_t bytes, int prot);
 

@@ -41,6 +41,43 @@ static int dm_copy_out(void *to, struct ibv_dm *ibdm, uint64_t offset, size_t le
 	return 0;
 }
 
+static struct ctl_conn *dm_conn(struct rnic_dm *dm)
+{
+	return dm->own ? dm->own : &ctx_of(dm->base.context)->ctl;
+}
+
+static void dm_disconnect(struct rnic_dm *dm)
+{
+	if (!dm->own)
+		return;
+	ctl_conn_close(dm->own);
+	free(dm->own);
+	dm->own = NULL;
+}
+
+/*
+ * Device memory needs no other object, so a child of fork can have some although the contexts that
+ * it has inherited are dead.
+ */
+static int dm_connect(struct rnic_dm *dm)
+{
+	struct rnic_context *ctx = ctx_of(dm->base.context);
+	int error;
+
+	dm->owner = getpid();
+	if (!ctx->inherited)
+		return 0;
+	dm->own = calloc(1, sizeof(*dm->own));
+	if (!dm->own)
+		return ENOMEM;
+	error = ctx_conn_open_own(ctx, dm->own);
+	if (error) {
+		free(dm->own);
+		dm->own = NULL;
+	}
+	return error;
+}
+
 static int dm_request(struct rnic_dm *dm, const struct rnic_alloc_dm_req *req)
 {
 	struct rnic_alloc_dm_rsp rsp;
@@ -52,7 +89,7 @@ static int dm_request(struct rnic_dm *dm, const struct rnic_alloc_dm_req *req)
 		.fds_in = &fd,
 		.num_fds_in = 1,
 	};
-	struct ctl_conn *conn = &ctx_of(dm->base.context)->ctl;
+	struct ctl_conn *conn = dm_conn(dm);
 	struct rnic_handle_msg end;
 	int error = ctl_conn_query(conn, &call, &rsp, sizeof(rsp));
 
@@ -88,8 +125,11 @@ struct ibv_dm *dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_attr *a
 	dm->base.comp_mask = IBV_DM_MASK_HANDLE;
 	dm->length = attr->length;
 	if (attr->comp_mask == 0)
+		error = dm_connect(dm);
+	if (!error)
 		error = dm_request(dm, &req);
 	if (error) {
+		dm_disconnect(dm);
 		free(dm);
 		errno = error;
 		return NULL;
@@ -100,12 +140,15 @@ struct ibv_dm *dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_attr *a
 int dm_free(struct ibv_dm *ibdm)
 {
 	struct rnic_dm *dm = dm_of(ibdm);
-	struct ctl_conn *conn = &ctx_of(ibdm->context)->ctl;
+	struct ctl_conn *conn = dm_conn(dm);
 	struct rnic_handle_msg req = {.handle = ibdm->handle};
-	int error = ctl_conn_ask(conn, RNIC_OP_FREE_DM, &req, sizeof(req));
+	int error = 0;
 
+	if (dm->owner == getpid()) /* else it is the parent's */
+		error = ctl_conn_ask(conn, RNIC_OP_FREE_DM, &req, sizeof(req));
 	if (error && !ctl_conn_known_dead(conn))
 		return rnic_fail(error);
+	dm_disconnect(dm);
 	munmap(dm->map, dm->map_bytes);
 	free(dm);
 	return 0;

@@ -22,6 +22,9 @@ struct rnic_dm {
 	unsigned char *map;
 	size_t map_bytes;
 	size_t length; /* as asked for */
+	/* Of a child of fork, which has no part in its parent's connection, and who it is. */
+	struct ctl_conn *own;
+	pid_t owner;
 };
 
 static inline struct rnic_mr *mr_of(struct ibv_mr *mr)

@@ -14,8 +14,19 @@ static size_t query_min(size_t a, size_t b)
 static int query_device_attr(struct ibv_context *context, struct rnic_device_attr *attr)
 {
 	struct ctl_call call = {.op = RNIC_OP_QUERY_DEVICE};
+	struct rnic_context *ctx = ctx_of(context);
+	struct ctl_conn own;
+	int error;
 
-	return ctl_conn_query(&ctx_of(context)->ctl, &call, attr, sizeof(*attr));
+	if (!ctx->inherited)
+		return ctl_conn_query(&ctx->ctl, &call, attr, sizeof(*attr));
+	memset(&own, 0, sizeof(own));
+	error = ctx_conn_open_own(ctx, &own);
+	if (error)
+		return error;
+	error = ctl_conn_query(&own, &call, attr, sizeof(*attr));
+	ctl_conn_close(&own);
+	return error;
 }
 
 static void query_device_fill(struct ibv_device_attr *out, const struct rnic_device_attr *in)

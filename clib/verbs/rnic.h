@@ -68,6 +68,7 @@ struct rnic_context {
 	const unsigned char *lane;
 	int kick_fd;
 	atomic_bool fatal_told; /* the application got IBV_EVENT_DEVICE_FATAL */
+	bool inherited;         /* this process is a child of the one that opened it */
 	pthread_mutex_t objects_lock;
 	struct ctx_object *objects[CTX_BUCKETS];
 	struct rnic_channel *channels; /* guarded by objects_lock */

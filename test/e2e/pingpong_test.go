@@ -34,8 +34,11 @@ var pingpongRows = []pingpongRow{
 	{tool: "ibv_rc_pingpong", args: "-c -l 3 -n 100", bytes: 4096, iters: 100},
 	{tool: "ibv_rc_pingpong", args: "-N -c", bytes: 4096, iters: 1000},
 	{tool: "ibv_rc_pingpong", args: "-t -n 100", bytes: 4096, iters: 100, unsupported: "timestamp"},
-	{tool: "ibv_rc_pingpong", args: "-o -c", bytes: 4096, iters: 1000, unsupported: "ODP"},
-	{tool: "ibv_rc_pingpong", args: "-j -n 10", bytes: 4096, iters: 10, unsupported: "dm"},
+	{tool: "ibv_rc_pingpong", args: "-o -c", bytes: 4096, iters: 1000},
+	{tool: "ibv_rc_pingpong", args: "-o -P -c", bytes: 4096, iters: 1000},
+	{tool: "ibv_rc_pingpong", args: "-O -c", bytes: 4096, iters: 1000},
+	{tool: "ibv_rc_pingpong", args: "-O -P -c", bytes: 4096, iters: 1000},
+	{tool: "ibv_rc_pingpong", args: "-j", bytes: 4096, iters: 1000},
 
 	{tool: "ibv_uc_pingpong", args: "", bytes: 4096, iters: 1000},
 	{tool: "ibv_uc_pingpong", args: "-e -c", bytes: 4096, iters: 1000},
