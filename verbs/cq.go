@@ -51,12 +51,13 @@ type CQ struct {
 	memory *shm.Memory        // guarded by mu
 	ring   *ring.Consumer     // guarded by mu
 	slots  map[slotKey]*slots // queues that complete here; guarded by mu
+	users  map[QPN]*QP        // queue pairs that complete here; guarded by mu
 	empty  uint32             // polls in a row that found nothing; guarded by mu
 }
 
 // CreateCQ makes a completion queue.
 func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
-	q := &CQ{ctx: c, channel: cfg.Channel, slots: map[slotKey]*slots{}}
+	q := &CQ{ctx: c, channel: cfg.Channel, slots: map[slotKey]*slots{}, users: map[QPN]*QP{}}
 	if cfg.Entries == 0 {
 		cfg.Entries = defaultCQEntries
 	}
@@ -175,6 +176,7 @@ func (q *CQ) Poll(wcs []WC) (int, error) {
 	if idle {
 		pause()
 	}
+	q.addCauses(wcs[:n])
 	return n, err
 }
 

@@ -3,6 +3,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -67,18 +68,35 @@ type StatusError struct {
 	Opcode   WCOpcode
 	QPN      QPN
 	Evidence Evidence
+	// Cause is all that the NIC saw, or nil.
+	Cause *Cause
 }
 
 // Error says what failed, what the NIC saw, and what is the likely cause.
 func (e *StatusError) Error() string {
 	s := fmt.Sprintf("verbs: work request %d on QP %v: %v", e.ID, e.QPN, e.Status)
+	switch {
+	case e.Cause != nil && e.Status == WCWRFlushErr:
+		return s + ", because " + strings.Join(e.Cause.chain, "; ")
+	case e.Cause != nil && len(e.Cause.chain) > 1:
+		// The chain begins with the request and its status.
+		return s + ": " + strings.Join(e.Cause.chain[1:], "; ")
+	}
 	if seen := e.Evidence.String(); seen != "" {
 		s += ": " + seen
 	}
 	if cause := e.LikelyCause(); cause != "" {
-		s += " (" + cause + ")"
+		s += " (likely cause: " + cause + ")"
 	}
 	return s
+}
+
+// Unwrap returns the cause, where it is known.
+func (e *StatusError) Unwrap() error {
+	if e.Cause == nil {
+		return nil
+	}
+	return e.Cause
 }
 
 // Is makes errors.Is(err, ErrRemoteAccess) and its like work.

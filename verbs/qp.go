@@ -165,6 +165,7 @@ func (q *QP) attach(rsp *abi.CreateQPRsp) {
 		service: serviceOf(q.cfg.Type), qpType: q.cfg.Type,
 		maxSGE: int(rsp.MaxSendSGE), maxInline: int(rsp.MaxInline),
 	}
+	q.sq.refused = &refusals{area: m[abi.OffQPRefusal : abi.OffQPRefusal+abi.PostRefusalBytes]}
 	q.sq.slots = newSlots(m, abi.OffSQProducer, abi.OffSQConsumer)
 	q.sq.ring = ring.NewProducer(m[rsp.SQOffset:],
 		ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
@@ -174,7 +175,7 @@ func (q *QP) attach(rsp *abi.CreateQPRsp) {
 	}
 	q.rq = &recvQueue{
 		ctx: ctx, state: q.state, wanted: ring.Word(m, abi.OffRQDoorbell), bell: bell,
-		maxSGE: int(rsp.MaxRecvSGE),
+		maxSGE: int(rsp.MaxRecvSGE), refused: q.sq.refused,
 	}
 	q.rq.slots = newSlots(m, abi.OffRQProducer, abi.OffRQConsumer)
 	q.rq.ring = ring.NewProducer(m[rsp.RQOffset:],
@@ -182,8 +183,10 @@ func (q *QP) attach(rsp *abi.CreateQPRsp) {
 		ring.Word(m, abi.OffRQProducer), &q.rq.slots.polled)
 }
 
-// join lets polls give slots back.
+// join lets polls give slots back, and find out why requests failed.
 func (q *QP) join() {
+	q.cfg.SendCQ.serve(q)
+	q.cfg.RecvCQ.serve(q)
 	q.cfg.SendCQ.join(slotKey{uint32(q.qpn), false}, q.sq.slots)
 	if q.rq != nil {
 		q.cfg.RecvCQ.join(slotKey{uint32(q.qpn), true}, q.rq.slots)

@@ -19,7 +19,9 @@ type recvQueue struct {
 	state  *atomic.Uint32
 	wanted *atomic.Uint32
 	bell   bell
-	slots  *slots // nil for a shared queue: its slots come back when the NIC has read them
+	// refused is nil for a shared queue, which has no queue pair to tell.
+	refused *refusals
+	slots   *slots // nil for a shared queue: its slots come back when the NIC has read them
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu
@@ -35,12 +37,17 @@ func (q *recvQueue) post(wrs []RecvWR) (int, error) {
 	case q.ctx.isDead():
 		return 0, ErrDeviceFatal
 	case q.state != nil && QPState(q.state.Load()) == rdma.QPStateReset:
-		return 0, badRecv("the QP is in state RESET; it takes receives from INIT on")
+		err := badRecv("the QP is in state RESET; it takes receives from INIT on")
+		if len(wrs) > 0 {
+			q.refused.note(wrs[0].ID, uint32(rdma.WCOpRecv), err)
+		}
+		return 0, err
 	}
 	n := 0
 	var err error
 	for n < len(wrs) {
 		if err = q.putLocked(&wrs[n]); err != nil {
+			q.refused.note(wrs[n].ID, uint32(rdma.WCOpRecv), err)
 			break
 		}
 		n++

@@ -21,6 +21,7 @@ type sendQueue struct {
 	maxSGE    int
 	maxInline int
 	slots     *slots
+	refused   *refusals
 
 	mu     sync.Mutex
 	closed bool           // guarded by mu
@@ -31,12 +32,16 @@ func (q *sendQueue) post(wrs []SendWR) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err := q.usableLocked(); err != nil {
+		if len(wrs) > 0 && !q.closed {
+			q.refused.note(wrs[0].ID, uint32(wrs[0].Opcode), err)
+		}
 		return 0, err
 	}
 	n := 0
 	var err error
 	for n < len(wrs) {
 		if err = q.putLocked(&wrs[n]); err != nil {
+			q.refused.note(wrs[n].ID, uint32(wrs[n].Opcode), err)
 			break
 		}
 		n++

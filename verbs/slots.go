@@ -89,10 +89,18 @@ func (q *CQ) join(key slotKey, s *slots) {
 	q.slots[key] = s
 }
 
-// leave ends that.
+// serve lets polls find the evidence of a queue pair's errors.
+func (q *CQ) serve(user *QP) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.users[user.qpn] = user
+}
+
+// leave ends both.
 func (q *CQ) leave(n QPN) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.slots, slotKey{uint32(n), false})
 	delete(q.slots, slotKey{uint32(n), true})
+	delete(q.users, n)
 }

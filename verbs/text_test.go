@@ -23,27 +23,30 @@ func TestStatusError_E08_E09_SaysWhatWhereAndWhy(t *testing.T) {
 		{
 			WC{ID: 42, QPN: 0x11, Status: WCRemAccessErr, Evidence: Evidence(abi.VendorNak) | 0x62<<8},
 			ErrRemoteAccess,
-			[]string{"request 42", "0x000011", "remote access error", "NAK: remote access", "wrong rkey"},
+			[]string{
+				"request 42", "0x000011", "remote access error", "NAK: remote access",
+				"wrong or outdated rkey",
+			},
 		},
 		{
 			WC{Status: WCRetryExcErr, Evidence: Evidence(abi.VendorAckTimeout)},
 			ErrRetryExceeded,
-			[]string{"transport retry counter", "did not answer", "not yet ready"},
+			[]string{"transport retry counter", "no answer within timeout", "not ready"},
 		},
 		{
 			WC{Status: WCRetryExcErr, Evidence: Evidence(abi.VendorNoNIC)},
 			ErrRetryExceeded,
-			[]string{"no NIC listens", "4791"},
+			[]string{"no NIC at the peer's address", "rdma_rxe is not running"},
 		},
 		{
 			WC{Status: WCRNRRetryExcErr, Evidence: Evidence(abi.VendorRNR)},
 			ErrRNRRetryExceeded,
-			[]string{"receiver-not-ready", "posted no receive"},
+			[]string{"rnr_retry ran out", "posted no receive"},
 		},
 		{
 			WC{Status: WCWRFlushErr, Evidence: Evidence(abi.VendorFlushed)},
 			ErrFlushed,
-			[]string{"flushed", "QP was in error"},
+			[]string{"flushed", "QP was in error before"},
 		},
 		{WC{Status: WCFatalErr, Evidence: 200}, nil, []string{"fatal error", "0xc8"}},
 	} {

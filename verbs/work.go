@@ -70,7 +70,13 @@ type WC struct {
 	DLIDPathBits uint8
 	// Timestamp is the NIC's clock in nanoseconds when it wrote the completion.
 	Timestamp uint64
+
+	cause *Cause
 }
+
+// Cause returns what the NIC saw when the work request failed or, for a flushed one, when its queue
+// pair did; nil for success and where nothing is known.
+func (w *WC) Cause() *Cause { return w.cause }
 
 // Err returns nil for success, else a *StatusError.
 func (w *WC) Err() error {
@@ -79,6 +85,7 @@ func (w *WC) Err() error {
 	}
 	return &StatusError{
 		Status: w.Status, ID: w.ID, Opcode: w.Opcode, QPN: w.QPN, Evidence: w.Evidence,
+		Cause: w.cause,
 	}
 }
 
