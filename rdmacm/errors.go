@@ -10,6 +10,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
+	meaning "github.com/softrnic/softrnic/internal/explain"
 	"github.com/softrnic/softrnic/internal/wire/mad"
 	"github.com/softrnic/softrnic/verbs"
 )
@@ -58,10 +59,22 @@ type RejectedError struct {
 type ServiceStatus = mad.SIDRStatus
 
 func (e *RejectedError) Error() string {
+	text := fmt.Sprintf("%v: %v (reason %d)", ErrRejected, e.Reason, uint16(e.Reason))
 	if e.Reason == 0 {
-		return fmt.Sprintf("%v: %v (status %d)", ErrRejected, e.Service, uint8(e.Service))
+		text = fmt.Sprintf("%v: %v (status %d)", ErrRejected, e.Service, uint8(e.Service))
 	}
-	return fmt.Sprintf("%v: %v (reason %d)", ErrRejected, e.Reason, uint16(e.Reason))
+	if cause := e.LikelyCause(); cause != "" {
+		text += "; likely cause: " + cause
+	}
+	return text
+}
+
+// LikelyCause says what most often stands behind such an answer, or "".
+func (e *RejectedError) LikelyCause() string {
+	if e.Reason == 0 {
+		return meaning.LikelyCause(meaning.KindService, uint32(e.Service))
+	}
+	return meaning.LikelyCause(meaning.KindReject, uint32(e.Reason))
 }
 
 // Is makes a rejection ErrRejected, and what programs of sockets know as refused.
@@ -144,5 +157,9 @@ func withErrno(err error, status int32) error {
 	if status >= 0 {
 		return err
 	}
-	return fmt.Errorf("%w: %w", err, syscall.Errno(-status))
+	errno := syscall.Errno(-status)
+	if cause := meaning.LikelyErrno(errno); cause != "" {
+		return fmt.Errorf("%w: %w (likely cause: %s)", err, errno, cause)
+	}
+	return fmt.Errorf("%w: %w", err, errno)
 }

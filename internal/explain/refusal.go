@@ -120,8 +120,12 @@ func ConnectionFailure(event uint32, status int32, who string) []string {
 		said = "the peer answered: " + said
 	}
 	out = append(out, said)
-	if len(why.Causes) > 0 {
-		out = append(out, "likely: "+why.Causes[0])
+	cause := LikelyCause(kind, code)
+	if kind == KindErrno {
+		cause = LikelyErrno(syscall.Errno(code))
+	}
+	if cause != "" {
+		out = append(out, "likely: "+cause)
 	}
 	return out
 }
@@ -133,8 +137,14 @@ const (
 	cmEventAddrChange   = 14
 )
 
-// LikelyRejection is the likeliest cause of a rejection, or "".
-func LikelyRejection(reason uint32) string { return LikelyCause(KindReject, reason) }
+// LikelyErrno is the likeliest cause of an errno that a connection event carries, or "".
+func LikelyErrno(errno syscall.Errno) string {
+	text := LikelyCause(KindErrno, uint32(errno))
+	if strings.HasPrefix(text, "ibv_") {
+		return "" // of a verb, not of a network
+	}
+	return text
+}
 
 // Rejection tells in sentences that a request was rejected here. request is what was asked for.
 func Rejection(request string, reason uint32) []string {
