@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -140,5 +141,33 @@ func TestPs_RunningPrograms_AreListedWithTheirObjects(t *testing.T) {
 	text = p.server.start(t, rnic, "ps").succeed(t).stdout
 	if !strings.Contains(text, "no program uses the NIC") {
 		t.Errorf("%q", text)
+	}
+}
+
+// sysfsWithAdapter runs a program where the kernel has an adapter, for all that /sys says.
+const sysfsWithAdapter = `mount -t tmpfs none /sys/class || exit 77
+mkdir -p /sys/class/infiniband/mlx5_0/ports/1 /sys/class/infiniband_verbs/uverbs0
+echo mlx5_0 > /sys/class/infiniband_verbs/uverbs0/ibdev
+echo 1 > /sys/class/infiniband_verbs/uverbs0/abi_version
+echo 6 > /sys/class/infiniband_verbs/abi_version
+exec "$0" "$@"`
+
+// The host's own adapters are not the NIC's business: a program on it sees the NIC alone.
+func TestRun_HostHasAnAdapter_G10_ProgramsSeeTheNICAlone(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounts over /sys, which needs root")
+	}
+	m := newMachine(t, nil, 0)
+	m.startNIC(t, "--local-only")
+	for _, tool := range []string{"ibv_devices", "ibv_devinfo"} {
+		requireProgram(t, tool)
+		out := m.run(t, "unshare", "--mount", "sh", "-c", sysfsWithAdapter, tool).end(t)
+		if out.status == 77 {
+			t.Skipf("no mounts here: %s", out.stderr)
+		}
+		if out.status != 0 || !strings.Contains(out.stdout, "rnic0") ||
+			strings.Contains(out.stdout, "mlx5") {
+			t.Errorf("%s: status %d\n%s%s", tool, out.status, out.stdout, out.stderr)
+		}
 	}
 }

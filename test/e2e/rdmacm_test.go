@@ -320,3 +320,23 @@ func TestRDMACM_ManyConnections_NothingGrows(t *testing.T) {
 	}
 	server.kill()
 }
+
+// TestRDMACM_NobodyListens_ProgramsAreRefused, by this host and by another.
+func TestRDMACM_NobodyListens_ProgramsAreRefused(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p pair) {
+		p.server.startNIC(t)
+		for client, want := range map[string]string{
+			"rping -c -a ADDR -p PORT -C 1": "RDMA_CM_EVENT_REJECTED, error 8",
+			"ucmatose -s ADDR -p PORT":      "RDMA_CM_EVENT_REJECTED, error: 8",
+			"rdma_client -s ADDR -p PORT":   "Connection refused",
+			"udaddy -s ADDR":                "RDMA_CM_EVENT_UNREACHABLE, error: 1",
+		} {
+			row := cmRow{client: client}
+			program := p.client.run(t, row.command(client, p.client, p, newPort())...)
+			out := program.endWithin(t, promptly)
+			if out.status == 0 || !strings.Contains(out.stdout+out.stderr, want) {
+				t.Errorf("%s: status %d\n%s%s", client, out.status, out.stdout, out.stderr)
+			}
+		}
+	})
+}
