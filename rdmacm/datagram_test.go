@@ -29,8 +29,7 @@ func TestDialUD_Service_DatagramsGoBothWays(t *testing.T) {
 		if textOf(r.PrivateData()) != "who serves?" {
 			t.Errorf("request: %q", r.PrivateData())
 		}
-		cfg := rdmacm.Config{PrivateData: []byte("I do"), Prepare: boxB.post}
-		conn, err := r.Accept(nictest.Soon(t), cfg)
+		conn, err := r.Accept(t.Context(), rdmacm.Config{PrivateData: []byte("I do"), Prepare: boxB.post})
 		if err != nil {
 			t.Error(err)
 			return

@@ -12,7 +12,7 @@ import (
 var reconnect = ownProgram{name: "reconnect", libraries: "-lrdmacm -libverbs"}
 
 // reconnectWait is how soon after a server is there again its client must be connected. The client
-// tries again at once; one attempt that meets the server's death may last until the NIC tells of it.
+// tries again at once; one attempt that meets a death may last until the NIC tells of it.
 const reconnectWait = 5 * time.Second
 
 // TestRDMACM_ServerRestarts_ClientReconnects kills a server under its client, again and again, and
