@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Synchronous ids, endpoints and names. */
 #include <netdb.h>
-#include <rdma/rsocket.h>
 
 #include "cm.h"
 
@@ -145,20 +144,6 @@ static void test_names(void)
 	rdma_freeaddrinfo(NULL);
 }
 
-/* Sockets over RDMA are not there, and say so. */
-static void test_rsockets(void)
-{
-	struct pollfd pfd = {.fd = 0};
-
-	CHECK(rsocket(AF_INET, SOCK_STREAM, 0) == -1 && errno == EOPNOTSUPP);
-	errno = 0;
-	CHECK(rpoll(&pfd, 1, 0) == -1 && errno == EOPNOTSUPP);
-	errno = 0;
-	CHECK(rsend(0, "x", 1, 0) == -1 && errno == EOPNOTSUPP);
-	errno = 0;
-	CHECK(riomap(0, &pfd, 1, 0, 0, -1) == -1 && errno == EOPNOTSUPP);
-}
-
 static void test_no_nic(void)
 {
 	struct rdma_cm_id *id;
@@ -174,7 +159,6 @@ int main(int argc, char **argv)
 	static const struct test_case cases[] = {
 		{"endpoints", test_endpoints},
 		{"names", test_names},
-		{"rsockets", test_rsockets},
 		{"no_nic", test_no_nic},
 	};
 

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The queue pair of a stream, its completion queue, and its buffers. */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "attr.h"
+#include "rs.h"
+
+/* Queues up to here every device has. */
+#define EP_QUEUE_SURE 1024
+
+static size_t ep_pages(size_t bytes)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (bytes + page - 1) & ~(page - 1);
+}
+
+void *ep_alloc(size_t bytes)
+{
+	void *memory = mmap(NULL, ep_pages(bytes), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
+void ep_free(void *memory, size_t bytes)
+{
+	if (memory)
+		munmap(memory, ep_pages(bytes));
+}
+
+static size_t ep_shared_bytes(const struct rs_socket *rs)
+{
+	return WIRE_TARGETS * sizeof(struct wire_sge) +
+	       (size_t)rs->opt.iomap_entries * sizeof(struct wire_iomap);
+}
+
+/* Only this thread knows the memory yet, so the library may move its pages. */
+static struct ibv_mr *ep_register(struct rs_socket *rs, void *memory, size_t bytes, int access)
+{
+	return ibv_reg_mr(rs->ep.pd, memory, ep_pages(bytes), access | RNIC_ACCESS_UNSHARED);
+}
+
+static int ep_buffers(struct rs_socket *rs)
+{
+	const int remote = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+	struct rs_endpoint *ep = &rs->ep;
+
+	ep->recv_half = rs->opt.recv_bytes / 2;
+	ep->messages = calloc(rs->opt.recv_wrs, sizeof(*ep->messages));
+	ep->recv_buf = ep_alloc((size_t)ep->recv_half * 2);
+	ep->send_buf = ep_alloc(rs->opt.send_bytes);
+	ep->shared = ep_alloc(ep_shared_bytes(rs));
+	if (!ep->messages || !ep->recv_buf || !ep->send_buf || !ep->shared)
+		return ENOMEM;
+	ep->send_mr = ep_register(rs, ep->send_buf, rs->opt.send_bytes, IBV_ACCESS_LOCAL_WRITE);
+	if (!ep->send_mr)
+		return errno;
+	ep->shared_mr = ep_register(rs, ep->shared, ep_shared_bytes(rs), remote);
+	if (!ep->shared_mr)
+		return errno;
+	ep->recv_mr = ep_register(rs, ep->recv_buf, (size_t)ep->recv_half * 2, remote);
+	return ep->recv_mr ? 0 : errno;
+}
+
+static void ep_choose_sizes(struct rs_socket *rs)
+{
+	struct rs_options *opt = &rs->opt;
+	uint32_t max = WIRE_QUEUE_MAX;
+	struct ibv_device_attr attr;
+
+	if (opt->send_wrs > EP_QUEUE_SURE || opt->recv_wrs > EP_QUEUE_SURE) {
+		max = EP_QUEUE_SURE;
+		if (!ibv_query_device(rs->id->verbs, &attr) && attr.max_qp_wr > 0)
+			max = rs_min((uint32_t)attr.max_qp_wr, WIRE_QUEUE_MAX);
+		if (!attr.max_cqe || max > (uint32_t)attr.max_cqe / 2)
+			max = EP_QUEUE_SURE;
+	}
+	opt->send_wrs = rs_min(opt->send_wrs, max);
+	opt->recv_wrs = rs_min(opt->recv_wrs, max);
+	if (opt->send_wrs < WIRE_QUEUE_MIN)
+		opt->send_wrs = WIRE_QUEUE_MIN;
+	if (opt->recv_wrs < WIRE_QUEUE_MIN)
+		opt->recv_wrs = WIRE_QUEUE_MIN;
+	opt->inline_bytes = rs_min(opt->inline_bytes, WIRE_INLINE_MAX);
+	/* Both halves of the receive buffer have room for what is sent at once, if small. */
+	if (opt->recv_bytes < 2 * WIRE_LOW_WATER)
+		opt->recv_bytes = 2 * WIRE_LOW_WATER;
+	if (opt->send_bytes < 2 * WIRE_LOW_WATER)
+		opt->send_bytes = 2 * WIRE_LOW_WATER;
+}
+
+static int ep_queues(struct rs_socket *rs)
+{
+	struct rs_endpoint *ep = &rs->ep;
+	struct ibv_qp_init_attr attr = {
+		.qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+		.cap = {
+			.max_send_wr = rs->opt.send_wrs,
+			.max_recv_wr = rs->opt.recv_wrs,
+			.max_send_sge = 2,
+			.max_recv_sge = 1,
+			.max_inline_data = rs->opt.inline_bytes,
+		},
+	};
+
+	/* What is granted to the peer goes inline in any case. */
+	if (attr.cap.max_inline_data < sizeof(struct wire_iomap))
+		attr.cap.max_inline_data = sizeof(struct wire_iomap);
+	ep->channel = ibv_create_comp_channel(rs->id->verbs);
+	if (!ep->channel)
+		return errno;
+	fcntl(ep->channel->fd, F_SETFL, O_NONBLOCK);
+	ep->cq = ibv_create_cq(rs->id->verbs, (int)(rs->opt.send_wrs + rs->opt.recv_wrs), rs,
+			       ep->channel, 0);
+	if (!ep->cq)
+		return errno;
+	attr.send_cq = attr.recv_cq = ep->cq;
+	if (rdma_create_qp(rs->id, NULL, &attr))
+		return errno;
+	ep->pd = rs->id->pd;
+	ep->inline_bytes = rs->opt.inline_bytes;
+	return 0;
+}
+
+int ep_create(struct rs_socket *rs)
+{
+	struct rs_endpoint *ep = &rs->ep;
+	struct ibv_recv_wr wr = {.num_sge = 0}, *bad;
+	int error;
+
+	ep_choose_sizes(rs);
+	error = ep_queues(rs);
+	if (!error)
+		error = ep_buffers(rs);
+	for (uint32_t i = 0; !error && i < rs->opt.recv_wrs; i++)
+		error = ibv_post_recv(rs->id->qp, &wr, &bad);
+	if (error)
+		return error;
+	ep->send_free = rs->opt.send_bytes;
+	ep->send_slots = rs->opt.send_wrs - WIRE_CONTROLS;
+	ep->control_slots = WIRE_CONTROLS;
+	ep->recv_granted = ep->recv_half; /* by the connection's data; the other half by message */
+	ep->recv_free = ep->recv_half;
+	ep->grant_at = ep->recv_half;
+	ep->recv_told_at = (uint16_t)(rs->opt.recv_wrs / 2);
+	return 0;
+}
+
+void ep_describe(const struct rs_socket *rs, struct wire_conn *out)
+{
+	const struct rs_endpoint *ep = &rs->ep;
+
+	*out = (struct wire_conn){
+		.credits = (uint16_t)rs->opt.recv_wrs,
+		.iomap_entries = rs->opt.iomap_entries,
+		.big_endian = wire_host_is_big_endian(),
+		.list = {(uintptr_t)ep->shared, ep->shared_mr->rkey, WIRE_TARGETS},
+		.buffer = {(uintptr_t)ep->recv_buf, ep->recv_mr->rkey, ep->recv_half},
+	};
+}
+
+int ep_attach(struct rs_socket *rs, const void *data, size_t bytes)
+{
+	struct rs_endpoint *ep = &rs->ep;
+	struct wire_conn peer;
+	int error = wire_conn_read(&peer, data, bytes);
+
+	if (error)
+		return error;
+	ep->peer_list = peer.list;
+	ep->swap = peer.big_endian != wire_host_is_big_endian();
+	/* The connection's data are the first entries of both lists. */
+	ep->peer_next = 1 % peer.list.length;
+	ep->target_next = 1;
+	ep->targets[0] = peer.buffer;
+	ep->target_count = 1;
+	ep->send_seq_end = peer.credits;
+	ep->peer_iomap = peer.list.addr + (uint64_t)peer.list.length * sizeof(struct wire_sge);
+	ep->peer_iomap_entries = peer.iomap_entries;
+	return 0;
+}
+
+void ep_destroy(struct rs_socket *rs)
+{
+	struct rs_endpoint *ep = &rs->ep;
+	struct ibv_mr *mrs[] = {ep->recv_mr, ep->send_mr, ep->shared_mr};
+
+	if (rs->id && rs->id->qp)
+		rdma_destroy_qp(rs->id);
+	for (size_t i = 0; i < sizeof(mrs) / sizeof(mrs[0]); i++) {
+		if (mrs[i])
+			ibv_dereg_mr(mrs[i]);
+	}
+	if (ep->cq)
+		ibv_destroy_cq(ep->cq);
+	if (ep->channel)
+		ibv_destroy_comp_channel(ep->channel);
+	ep_free(ep->recv_buf, (size_t)ep->recv_half * 2);
+	ep_free(ep->send_buf, rs->opt.send_bytes);
+	if (ep->shared)
+		ep_free(ep->shared, ep_shared_bytes(rs));
+	free(ep->messages);
+	memset(ep, 0, sizeof(*ep));
+}
