@@ -52,6 +52,9 @@ needs() {
         needs test
         echo 'qemu-system-x86_64 qemu-system-x86 the machine with the kernel driver in it'
         echo '/etc/libibverbs.d/rxe.driver ibverbs-providers the driver, as programs see it'
+        echo '/lib/*-linux-gnu/libgcc_s.so.1 libgcc-s1 what rping needs in that machine'
+        echo 'xz xz-utils modules of newer kernels are packed'
+        echo 'tshark tshark the judge of the packets'
         ;;
     *)
         echo "$0: unknown group $1" >&2

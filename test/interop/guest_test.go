@@ -161,7 +161,8 @@ func (g *guest) start(t *testing.T, args ...string) *program {
 		t.Fatalf("ask the guest: %v", err)
 	}
 	p := &program{
-		name: "guest: " + strings.Join(args, " "), done: make(chan result, 1), stop: func() { _ = conn.Close() },
+		name: "guest: " + strings.Join(args, " "), done: make(chan result, 1),
+		stop: func() { _ = conn.Close() },
 	}
 	go func() {
 		var r result
@@ -221,14 +222,4 @@ func (p *program) end(t *testing.T) result {
 		t.Fatalf("%s does not end", p.name)
 		return result{}
 	}
-}
-
-// succeed waits for a program and wants status 0.
-func (p *program) succeed(t *testing.T) result {
-	t.Helper()
-	r := p.end(t)
-	if r.Status != 0 || r.Error != "" {
-		t.Errorf("%s: status %d %s\n%s", p.name, r.Status, r.Error, r.Output)
-	}
-	return r
 }

@@ -13,20 +13,24 @@ var (
 	atomicTools = []string{"ib_atomic_bw", "ib_atomic_lat"}
 )
 
-// sizeRows has every program with every size, or, as a sample, every size with some program and
-// every program with some sizes.
-func sizeRows(more string, sample bool) []row {
+// sizeRows has every program with each size or, as a sample, with one in so many, yet each size
+// with some program.
+func sizeRows(more string, every int) []row {
 	var rows []row
 	for i, tool := range messageTools {
 		for j, size := range sizes {
-			if sample && (i+j)%3 != 0 {
+			if (i+j)%every != 0 {
 				continue
 			}
-			rows = append(rows, perftest(tool, fmt.Sprintf("%s-s %d -n %d", more, size, count(size))))
+			args := fmt.Sprintf("%s-s %d -n %d", more, size, count(size))
+			rows = append(rows, perftest(tool, args))
 		}
 	}
-	for _, tool := range atomicTools {
-		for _, kind := range []string{"FETCH_AND_ADD", "CMP_AND_SWAP"} {
+	for i, tool := range atomicTools {
+		for j, kind := range []string{"FETCH_AND_ADD", "CMP_AND_SWAP"} {
+			if every > 1 && i != j {
+				continue
+			}
 			rows = append(rows, perftest(tool, fmt.Sprintf("%s-A %s -n 100", more, kind)))
 		}
 	}

@@ -71,7 +71,8 @@ const triesMax = 5
 
 // lostRace is what perftest's client says when its server does not listen yet, or no longer: with
 // -R the programs race with each other on any adapter.
-var lostRace = regexp.MustCompile(`RDMA_CM_EVENT_REJECTED; error: 8\.|Unexpected CM event bl blka 8`)
+var lostRace = regexp.MustCompile(
+	`RDMA_CM_EVENT_REJECTED; error: 8\.|Unexpected CM event bl blka 8`)
 
 func (l *link) try(t *testing.T, r row, server, client side) {
 	l.tap.begin()
@@ -198,7 +199,8 @@ func (r row) overV6() row {
 	r.v6 = true
 	r.name += " IPv6"
 	if r.racy {
-		r.server, r.client = r.server+" --ipv6", strings.Replace(r.client, " ADDR", " --ipv6 ADDR", 1)
+		r.server = strings.Replace(r.server, " -R", " --ipv6 --ipv6-addr -R", 1)
+		r.client = strings.Replace(r.client, " -R", " --ipv6 --ipv6-addr -R", 1)
 	}
 	return r
 }
@@ -222,7 +224,8 @@ func perftest(tool, args string) row {
 	return r
 }
 
-// reports is the line with which a program reports: size and number of messages.
+// reports is the line with which a program reports: size and number of messages, then figures,
+// which are no numbers when the program could not make out the clock of the processor.
 func reports(tool, args string) string {
 	size, count := `\d+`, `\d+`
 	fields := strings.Fields(args)
@@ -237,7 +240,7 @@ func reports(tool, args string) string {
 	if strings.HasPrefix(tool, "ib_atomic") {
 		size = "8"
 	}
-	return `(?m)^ *` + size + ` +` + count + ` +[0-9.]+ `
+	return `(?m)^ *` + size + ` +` + count + ` +\S+ `
 }
 
 // pingpong makes the row of one of libibverbs' programs.

@@ -3,7 +3,7 @@
 // and then serves requests to run programs, one on each TCP connection to port 2.
 //
 // The kernel's command line gives its addresses: guest.addr=10.77.0.2/24,fd77::2/64
-// guest.mtu=1500. What is called "guest" is no program but what this one does itself, and so without
-// the time that an emulated processor takes to start one: "guest await tcp 18515" waits until
-// something listens on that port, "guest disturb 1" makes the cable a bad one.
+// guest.mtu=1500. What is called "guest" is no program but what this one does itself, and so
+// without the time that an emulated processor takes to start one: "guest await tcp 18515" waits
+// until something listens on that port, "guest disturb 1" makes the cable a bad one.
 package main
