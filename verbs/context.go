@@ -40,6 +40,8 @@ type Context struct {
 	srqs     map[uint32]*SRQ               // by handle; guarded by mu
 	// regions also keeps registered slices alive, whoever else forgets them; guarded by mu.
 	regions map[uint32]*MR
+	windows map[uint32]*MW           // by handle; guarded by mu
+	dms     map[uint32]*DeviceMemory // by handle; guarded by mu
 }
 
 func newContext(client *ctl.Client) *Context {
@@ -49,6 +51,7 @@ func newContext(client *ctl.Client) *Context {
 		dead:   make(chan struct{}), done: make(chan struct{}),
 		channels: map[uint32]*CompletionChannel{}, cqs: map[uint32]*CQ{},
 		qps: map[uint32]*QP{}, srqs: map[uint32]*SRQ{}, regions: map[uint32]*MR{},
+		windows: map[uint32]*MW{}, dms: map[uint32]*DeviceMemory{},
 	}
 }
 
@@ -88,6 +91,7 @@ func (c *Context) Close() error {
 	c.closed = true
 	qps, srqs, cqs := values(c.qps), values(c.srqs), values(c.cqs)
 	regions, channels := values(c.regions), values(c.channels)
+	windows, dms := values(c.windows), values(c.dms)
 	c.mu.Unlock()
 
 	for _, q := range qps {
@@ -99,6 +103,9 @@ func (c *Context) Close() error {
 	// The NIC may be writing into this program's memory at this moment. Its answer says that it
 	// no longer does. A NIC that is gone does not, either.
 	var err error
+	for _, w := range windows { // a region is not given up while one is bound to it
+		err = errors.Join(err, c.destroy("free memory window", abi.OpDeallocMW, w.handle))
+	}
 	for _, r := range regions {
 		if e := c.destroy("deregister memory", abi.OpDeregMR, r.handle); e != nil {
 			err = errors.Join(err, e)
@@ -109,6 +116,9 @@ func (c *Context) Close() error {
 	}
 	for _, r := range regions {
 		r.release()
+	}
+	for _, d := range dms {
+		d.release()
 	}
 	for _, q := range cqs {
 		q.release()
@@ -154,6 +164,10 @@ func (c *Context) adopt(object any) bool {
 		c.srqs[o.handle] = o
 	case *MR:
 		c.regions[o.handle] = o
+	case *MW:
+		c.windows[o.handle] = o
+	case *DeviceMemory:
+		c.dms[o.handle] = o
 	}
 	return true
 }
@@ -173,6 +187,10 @@ func (c *Context) disown(object any) {
 		delete(c.srqs, o.handle)
 	case *MR:
 		delete(c.regions, o.handle)
+	case *MW:
+		delete(c.windows, o.handle)
+	case *DeviceMemory:
+		delete(c.dms, o.handle)
 	}
 }
 

@@ -48,6 +48,7 @@ var (
 	ErrLocalOperation   error = statusClass(WCLocQPOpErr)
 	ErrLocalProtection  error = statusClass(WCLocProtErr)
 	ErrFlushed          error = statusClass(WCWRFlushErr)
+	ErrBind             error = statusClass(WCMWBindErr)
 	ErrBadResponse      error = statusClass(WCBadRespErr)
 	ErrLocalAccess      error = statusClass(WCLocAccessErr)
 	ErrRemoteInvalid    error = statusClass(WCRemInvReqErr)

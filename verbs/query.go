@@ -17,7 +17,9 @@ type DeviceAttr struct {
 	MaxQP, MaxQPWR, MaxSGE, MaxInline int
 	MaxCQ, MaxCQE, MaxMR, MaxPD       int
 	MaxAH, MaxSRQ, MaxSRQWR           int
-	MaxSRQSGE                         int
+	MaxSRQSGE, MaxMW                  int
+	// MaxDMSize bounds the device memory of a context, in bytes.
+	MaxDMSize uint64
 	// MaxQPReadAtomic bounds MaxDestRdAtomic, MaxQPInitReadAtomic bounds MaxRdAtomic.
 	MaxQPReadAtomic, MaxQPInitReadAtomic int
 	MaxPKeys, Ports                      int
@@ -36,7 +38,8 @@ func (c *Context) Query() (DeviceAttr, error) {
 		CapFlags: a.CapFlags, MaxQP: int(a.MaxQP), MaxQPWR: int(a.MaxQPWR), MaxSGE: int(a.MaxSGE),
 		MaxInline: int(a.MaxInline), MaxCQ: int(a.MaxCQ), MaxCQE: int(a.MaxCQE),
 		MaxMR: int(a.MaxMR), MaxPD: int(a.MaxPD), MaxAH: int(a.MaxAH), MaxSRQ: int(a.MaxSRQ),
-		MaxSRQWR: int(a.MaxSRQWR), MaxSRQSGE: int(a.MaxSRQSGE),
+		MaxSRQWR: int(a.MaxSRQWR), MaxSRQSGE: int(a.MaxSRQSGE), MaxMW: int(a.MaxMW),
+		MaxDMSize:           a.MaxDMSize,
 		MaxQPReadAtomic:     int(a.MaxQPReadAtomic),
 		MaxQPInitReadAtomic: int(a.MaxQPInitReadAtomic),
 		MaxPKeys:            int(a.MaxPKeys), Ports: int(a.Ports),

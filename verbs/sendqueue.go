@@ -87,6 +87,9 @@ func (q *sendQueue) putLocked(wr *SendWR) error {
 	case q.ring.Free() == 0:
 		return ErrQueueFull
 	}
+	if err := checkLocal(wr); err != nil {
+		return err
+	}
 	e := abi.SendWQE{
 		WRID: wr.ID, Opcode: uint8(wr.Opcode), Flags: uint8(wr.Flags),
 		NumSGE: uint16(len(wr.SGE)), RemoteAddr: wr.RemoteAddr, RKey: uint32(wr.RKey),
@@ -95,6 +98,8 @@ func (q *sendQueue) putLocked(wr *SendWR) error {
 	switch wr.Opcode {
 	case rdma.WRSendWithInv, rdma.WRLocalInvalidate:
 		e.ImmOrRKey = uint32(wr.InvalidateKey)
+	case rdma.WRBindMW:
+		wr.Bind.put(&e)
 	default:
 		e.ImmOrRKey = swapImm(wr.Imm)
 	}
@@ -119,6 +124,20 @@ func (q *sendQueue) close() {
 	defer q.mu.Unlock()
 	q.closed = true
 	q.ring = nil
+}
+
+// checkLocal checks what is special to requests that stay on this side.
+func checkLocal(wr *SendWR) error {
+	if wr.Opcode != rdma.WRBindMW && wr.Opcode != rdma.WRLocalInvalidate {
+		return nil
+	}
+	if wr.Inline != nil || len(wr.SGE) > 0 {
+		return badSend("%v has no data", wr.Opcode)
+	}
+	if wr.Opcode == rdma.WRBindMW {
+		return wr.Bind.check()
+	}
+	return nil
 }
 
 func opReturnsData(op WROpcode) bool {

@@ -16,6 +16,8 @@ type (
 	GUID = rdma.GUID
 	// Key is a local or remote key of a memory region.
 	Key = rdma.Key
+	// MWType is a memory window's type.
+	MWType = rdma.MWType
 	// LID is a local identifier of an InfiniBand subnet; 0 on Ethernet.
 	LID = rdma.LID
 	// MTU is a path MTU by its code; Bytes gives the number.
@@ -56,8 +58,26 @@ const (
 	AccessRemoteWrite  = rdma.AccessRemoteWrite
 	AccessRemoteRead   = rdma.AccessRemoteRead
 	AccessRemoteAtomic = rdma.AccessRemoteAtomic
+	// AccessMWBind lets memory windows be bound to a region.
+	AccessMWBind = rdma.AccessMWBind
+	// AccessZeroBased lets addresses in a region, or in a window, count from 0.
+	AccessZeroBased = rdma.AccessZeroBased
+	// AccessOnDemand registers memory that need not be there yet.
+	AccessOnDemand = rdma.AccessOnDemand
+	// AccessHugeTLB says that the memory consists of huge pages.
+	AccessHugeTLB = rdma.AccessHugeTLB
+	// AccessRelaxedOrdering lets accesses overtake each other.
+	AccessRelaxedOrdering = rdma.AccessRelaxedOrder
 	// AccessAll grants a peer all it can ask for.
 	AccessAll = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
+)
+
+// Memory window types.
+const (
+	// MWType1 is bound to its protection domain: any queue pair in it lets peers through.
+	MWType1 = rdma.MWType1
+	// MWType2 is bound to the queue pair that posted the bind, and can be invalidated.
+	MWType2 = rdma.MWType2
 )
 
 // Queue pair types.
@@ -110,8 +130,10 @@ const (
 	WRCompareSwap  = rdma.WRCompareSwap
 	WRFetchAdd     = rdma.WRFetchAdd
 	WRSendWithInv  = rdma.WRSendWithInv
-	// WRLocalInvalidate invalidates a key of this side.
+	// WRLocalInvalidate invalidates a window of this side.
 	WRLocalInvalidate = rdma.WRLocalInvalidate
+	// WRBindMW binds a memory window: see SendWR.Bind.
+	WRBindMW = rdma.WRBindMW
 )
 
 // Send flags. Inline data needs no flag: see SendWR.Inline.
@@ -151,6 +173,7 @@ const (
 	WCOpRead            = rdma.WCOpRead
 	WCOpCompareSwap     = rdma.WCOpCompareSwap
 	WCOpFetchAdd        = rdma.WCOpFetchAdd
+	WCOpBindMW          = rdma.WCOpBindMW
 	WCOpLocalInvalidate = rdma.WCOpLocalInvalidate
 	WCOpRecv            = rdma.WCOpRecv
 	WCOpRecvWriteImm    = rdma.WCOpRecvWriteImm

@@ -27,7 +27,8 @@ type SendWR struct {
 	Inline []byte
 	// Imm is the immediate data of the WITH_IMM operations, as a number.
 	Imm uint32
-	// InvalidateKey is the peer's key for SEND_WITH_INV, or this side's for LOCAL_INV.
+	// InvalidateKey is the peer's key for SEND_WITH_INV, or this side's for LOCAL_INV: that of a
+	// memory window of type 2.
 	InvalidateKey Key
 	// RemoteAddr and RKey are the peer's memory for WRITE, READ and atomics.
 	RemoteAddr uint64
@@ -36,6 +37,8 @@ type SendWR struct {
 	CompareAdd uint64
 	// Swap is the new value of CMP_SWAP.
 	Swap uint64
+	// Bind says what BIND_MW does.
+	Bind *Bind
 	// AH, RemoteQPN and RemoteQKey address a datagram.
 	AH         *AH
 	RemoteQPN  QPN
@@ -129,6 +132,7 @@ var opcodeServices = [...]services{
 	WRCompareSwap:     onRC,
 	WRFetchAdd:        onRC,
 	WRLocalInvalidate: onRC | onUC,
+	WRBindMW:          onRC | onUC,
 	WRSendWithInv:     onRC,
 }
 
