@@ -185,7 +185,7 @@ func (r *refusals) note(id uint64, opcode uint32, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.latest
-	p.Count, p.Errno, p.WRID, p.Opcode = p.Count+1, uint32(errno), id, opcode
+	p.Count, p.Error, p.WRID, p.Opcode = p.Count+1, uint32(errno), id, opcode
 	clear(p.Text[copy(p.Text[:], text):])
 	abi.EncodePostRefusal(r.area, p)
 }

@@ -136,7 +136,7 @@ func TestPost_Refused_LeavesWordForTheNIC(t *testing.T) {
 		t.Fatal("a send was posted in RESET")
 	}
 	p := left()
-	if p.Count != 1 || p.WRID != 7 || p.Errno != uint32(syscall.EINVAL) ||
+	if p.Count != 1 || p.WRID != 7 || p.Error != uint32(syscall.EINVAL) ||
 		!strings.Contains(string(p.Text[:]), "state RESET") {
 		t.Errorf("left %+v, %q", p, p.Text)
 	}
@@ -153,7 +153,7 @@ func TestPost_Refused_LeavesWordForTheNIC(t *testing.T) {
 			break
 		}
 	}
-	if p = left(); p.Opcode != uint32(rdma.WCOpRecv) || p.Errno != uint32(syscall.ENOMEM) {
+	if p = left(); p.Opcode != uint32(rdma.WCOpRecv) || p.Error != uint32(syscall.ENOMEM) {
 		t.Errorf("left %+v", p)
 	}
 	full := RecvWR{ID: 9}

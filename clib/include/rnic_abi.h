@@ -988,7 +988,7 @@ static_assert(offsetof(struct rnic_cause, reserved) == 155, "rnic_cause.reserved
 
 struct rnic_post_refusal {
 	uint32_t count;
-	uint32_t errno;
+	uint32_t error;
 	uint64_t wr_id;
 	uint32_t opcode;
 	uint32_t unused;
@@ -996,7 +996,7 @@ struct rnic_post_refusal {
 };
 static_assert(sizeof(struct rnic_post_refusal) == 128, "rnic_post_refusal");
 static_assert(offsetof(struct rnic_post_refusal, count) == 0, "rnic_post_refusal.count");
-static_assert(offsetof(struct rnic_post_refusal, errno) == 4, "rnic_post_refusal.errno");
+static_assert(offsetof(struct rnic_post_refusal, error) == 4, "rnic_post_refusal.error");
 static_assert(offsetof(struct rnic_post_refusal, wr_id) == 8, "rnic_post_refusal.wr_id");
 static_assert(offsetof(struct rnic_post_refusal, opcode) == 16, "rnic_post_refusal.opcode");
 static_assert(offsetof(struct rnic_post_refusal, unused) == 20, "rnic_post_refusal.unused");

@@ -108,7 +108,7 @@ const PostRefusalText = 104
 // the NIC never sees such a request.
 type PostRefusal struct {
 	Count  uint32 // refused so far; written last
-	Errno  uint32
+	Error  uint32
 	WRID   uint64
 	Opcode uint32 // rdma.WROpcode; 128 for a receive
 	Unused uint32
@@ -121,7 +121,7 @@ const PostRefusalBytes = 128
 // DecodePostRefusal reads a refusal; b is a private copy of at least PostRefusalBytes.
 func DecodePostRefusal(b []byte, p *PostRefusal) {
 	_ = b[PostRefusalBytes-1]
-	p.Count, p.Errno = ne.Uint32(b[0:]), ne.Uint32(b[4:])
+	p.Count, p.Error = ne.Uint32(b[0:]), ne.Uint32(b[4:])
 	p.WRID = ne.Uint64(b[8:])
 	p.Opcode, p.Unused = ne.Uint32(b[16:]), ne.Uint32(b[20:])
 	copy(p.Text[:], b[24:])
@@ -131,7 +131,7 @@ func DecodePostRefusal(b []byte, p *PostRefusal) {
 func EncodePostRefusal(b []byte, p *PostRefusal) {
 	_ = b[PostRefusalBytes-1]
 	ne.PutUint32(b[0:], p.Count)
-	ne.PutUint32(b[4:], p.Errno)
+	ne.PutUint32(b[4:], p.Error)
 	ne.PutUint64(b[8:], p.WRID)
 	ne.PutUint32(b[16:], p.Opcode)
 	ne.PutUint32(b[20:], p.Unused)

@@ -23,7 +23,7 @@ func TestCause_Words_RoundTripWithoutPadding(t *testing.T) {
 		t.Errorf("%+v reads as %+v", want, got)
 	}
 	refusal := PostRefusal{
-		Count: 3, Errno: 22, WRID: 1 << 40, Opcode: 128, Text: [104]uint8{'a', 103: 'z'},
+		Count: 3, Error: 22, WRID: 1 << 40, Opcode: 128, Text: [104]uint8{'a', 103: 'z'},
 	}
 	var b [PostRefusalBytes]byte
 	EncodePostRefusal(b[:], &refusal)

@@ -338,8 +338,8 @@ func (q *qp) noteRefusedPosts() {
 	count := p.Count - q.postsRefused
 	q.postsRefused = p.Count
 	q.context.noteError(&CauseRecord{
-		Kind: ErrorPost, QPN: q.engine.QPN(), Errno: syscall.Errno(p.Errno),
-		Chain: explain.PostRefusal(p.Opcode, p.Errno, p.WRID, count, printable(text(p.Text[:]))),
+		Kind: ErrorPost, QPN: q.engine.QPN(), Errno: syscall.Errno(p.Error),
+		Chain: explain.PostRefusal(p.Opcode, p.Error, p.WRID, count, printable(text(p.Text[:]))),
 	})
 }
 

@@ -189,7 +189,7 @@ func TestCause_RefusedPost_IsTheLibrarysWordMadePrintable(t *testing.T) {
 	b := newBench(t)
 	a := b.rc(b.cq(8, 0))
 	p := abi.PostRefusal{
-		Count: 3, Errno: uint32(syscall.EINVAL), WRID: 12, Opcode: uint32(rdma.WRRead),
+		Count: 3, Error: uint32(syscall.EINVAL), WRID: 12, Opcode: uint32(rdma.WRRead),
 	}
 	copy(p.Text[:], "too many\x1b[2J entries")
 	abi.EncodePostRefusal(a.mem[abi.OffQPRefusal:], &p)
