@@ -70,7 +70,7 @@ e2e: build ## end-to-end tests only
 .PHONY: interop
 interop: build ## programs between a SoftRNIC and the kernel's rdma_rxe in a virtual machine; needs root
 	@$(DEPS) interop
-	RNIC_INTEROP=1 $(REPORT) -count=1 -timeout 60m ./test/interop/...
+	RNIC_INTEROP=$${RNIC_INTEROP:-1} $(REPORT) -count=1 -timeout 120m ./test/interop/...
 
 .PHONY: race
 race: clib ## unit tests under the race detector (PKG narrows them)
