@@ -14,7 +14,7 @@ int rnic_fail(int error)
 	return error;
 }
 
-static bool log_is_wanted(void)
+bool rnic_log_is_wanted(void)
 {
 	return getenv("RNIC_VERBOSE") || getenv("RNIC_LOG");
 }
@@ -35,7 +35,7 @@ void rnic_log(const char *format, ...)
 {
 	va_list args;
 
-	if (!log_is_wanted())
+	if (!rnic_log_is_wanted())
 		return;
 	va_start(args, format);
 	log_write(format, args);
@@ -47,7 +47,7 @@ void rnic_warn(const char *format, ...)
 	static atomic_bool has_warned;
 	va_list args;
 
-	if (atomic_exchange(&has_warned, true) && !log_is_wanted())
+	if (atomic_exchange(&has_warned, true) && !rnic_log_is_wanted())
 		return;
 	va_start(args, format);
 	log_write(format, args);

@@ -3,6 +3,7 @@
  * The work request builder, ibv_wr_*(3): the application composes requests in place between
  * wr_start, which takes the send queue's lock, and wr_complete, which publishes all or none.
  */
+#include "cause.h"
 #include "ctx.h"
 #include "post.h"
 #include "queue.h"
@@ -29,6 +30,8 @@ static int build_complete(struct ibv_qp_ex *ex)
 
 	if (!error && qp->build_next != queue_ring_next(&qp->sq))
 		post_send_publish(qp, qp->build_next);
+	if (error)
+		cause_of_build(qp, error);
 	qp->build_wqe = NULL;
 	pthread_mutex_unlock(&qp->sq.lock);
 	return error;

@@ -2,6 +2,7 @@
 /* Polling completion queues, by array and by the extended interface, and arming them. */
 #include <sched.h>
 
+#include "cause.h"
 #include "cq.h"
 #include "ctl.h"
 #include "ctx.h"
@@ -177,6 +178,8 @@ int cq_poll(struct ibv_cq *ibcq, int max, struct ibv_wc *wc)
 			continue;
 		poll_fill(&wc[found++], cqe);
 		poll_credit(cq, &credit, cqe, at);
+		if (cqe->status)
+			cause_of_completion(cqe, credit.ring);
 	}
 	poll_release(cq, at);
 	poll_grant(&credit);
@@ -256,6 +259,8 @@ static int poll_ex_take(struct rnic_cq *cq, uint32_t at)
 	cq->current = *poll_slot(cq, at);
 	cq->ex.wr_id = cq->current.wr_id;
 	cq->ex.status = (enum ibv_wc_status)cq->current.status;
+	if (cq->current.status)
+		cause_of_completion(&cq->current, poll_ring(cq, &cq->current));
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 /* Posting lists of work requests. No system call, unless the lane sleeps. */
 #include "post.h"
 
+#include "cause.h"
 #include "ctl.h"
 #include "ctx.h"
 #include "mr.h"
@@ -222,6 +223,8 @@ static int post_send_list(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ib
 	}
 	if (next != first)
 		post_send_publish(qp, next);
+	if (error)
+		cause_of_send(qp, wr, error);
 	pthread_mutex_unlock(&qp->sq.lock);
 	if (error)
 		*bad = wr;
@@ -302,6 +305,8 @@ int post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **
 					 memory_order_relaxed))
 			queue_ring_doorbell(ctx, qp->doorbell_slot);
 	}
+	if (error)
+		cause_of_recv(qp, *bad, error);
 	pthread_mutex_unlock(&qp->rq.lock);
 	return error;
 }

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clear words for what fails: posts that were refused, completions with an error. */
+#ifndef RNIC_CAUSE_H
+#define RNIC_CAUSE_H
+
+#include "rnic.h"
+
+/*
+ * Leaves word of a send that was not posted in the QP's memory, where "rnic ps --errors" finds it,
+ * and on standard error when that is asked for. The caller holds sq.lock.
+ */
+void cause_of_send(struct rnic_qp *qp, const struct ibv_send_wr *wr, int error);
+
+/* The same of what the builder refused. */
+void cause_of_build(struct rnic_qp *qp, int error);
+
+/* The same of a receive; the caller holds rq.lock. */
+void cause_of_recv(struct rnic_qp *qp, const struct ibv_recv_wr *wr, int error);
+
+/*
+ * Says on standard error, when that is asked for, why a work request failed. ring is where it was
+ * posted, NULL where that is an SRQ.
+ */
+void cause_of_completion(const struct rnic_cqe *cqe, struct queue_ring *ring);
+
+#endif
