@@ -32,6 +32,7 @@ func newSim() *cobra.Command {
 		Short: "Simulate NICs, programs and bad networks from a seed, and check them from outside",
 		Long: "Run the NIC's own core in worlds that seeds decide: hosts, programs, lossy links,\n" +
 			"restarts; checkers from outside compare what happened with what verbs promise.\n" +
+			"In the world of connections programs connect by rdma_cm, and time goes faster.\n" +
 			"The same seed and version give the same run.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -52,6 +53,8 @@ func newSim() *cobra.Command {
 		"virtual time of the trouble (default: the seed chooses)")
 	flags.StringVar(&options.config.Faults, "faults", "",
 		"how bad the world is: "+strings.Join(sim.FaultNames, ", ")+" (default: the seed chooses)")
+	flags.StringVar(&options.config.World, "world", "",
+		"which world: "+strings.Join(sim.WorldNames, ", ")+" (default: each seed in each of them)")
 	flags.IntVar(&options.jobs, "jobs", runtime.GOMAXPROCS(0), "seeds to play at the same time")
 	flags.IntVar(&options.lines, "lines", 60, "last lines of the trace to show after a failure")
 	flags.BoolVarP(&options.verbose, "verbose", "v", false, "tell what each seed did")
@@ -59,9 +62,9 @@ func newSim() *cobra.Command {
 	return command
 }
 
-// simTotal adds up what the seeds did.
+// simTotal adds up what the runs did.
 type simTotal struct {
-	seeds, failed, packets, requests uint64
+	runs, failed, packets, requests uint64
 }
 
 func (o *simOptions) run(out io.Writer) error {
@@ -72,12 +75,10 @@ func (o *simOptions) run(out io.Writer) error {
 		wg    sync.WaitGroup
 	)
 	begin := time.Now()
-	seeds := make(chan uint64)
+	runs := make(chan sim.Config)
 	for range o.jobs {
 		wg.Go(func() {
-			for seed := range seeds {
-				config := o.config
-				config.Seed = seed
+			for config := range runs {
 				if o.trace {
 					config.Trace = out
 				}
@@ -92,26 +93,39 @@ func (o *simOptions) run(out io.Writer) error {
 			}
 		})
 	}
-	for i := range o.count {
-		seeds <- o.config.Seed + i
-	}
-	close(seeds)
+	o.plan(runs)
+	close(runs)
 	wg.Wait()
 	if bad != nil {
 		return bad // about the command line
 	}
 	seconds := time.Since(begin).Seconds()
-	fmt.Fprintf(out, "%d seeds, %d failed: %d requests, %d packets in %.1f s: "+
-		"%.1f seeds/s, %.0f packets/s\n", total.seeds, total.failed, total.requests, total.packets,
-		seconds, float64(total.seeds)/seconds, float64(total.packets)/seconds)
+	fmt.Fprintf(out, "%d runs, %d failed: %d requests, %d packets in %.1f s: "+
+		"%.1f runs/s, %.0f packets/s\n", total.runs, total.failed, total.requests, total.packets,
+		seconds, float64(total.runs)/seconds, float64(total.packets)/seconds)
 	if total.failed > 0 {
-		return failf("%d of %d seeds failed", total.failed, total.seeds)
+		return failf("%d of %d runs failed", total.failed, total.runs)
 	}
 	return nil
 }
 
+// plan lists what is to be played.
+func (o *simOptions) plan(runs chan<- sim.Config) {
+	worlds := sim.WorldNames
+	if o.config.World != "" {
+		worlds = []string{o.config.World}
+	}
+	for i := range o.count {
+		for _, world := range worlds {
+			config := o.config
+			config.Seed, config.World = o.config.Seed+i, world
+			runs <- config
+		}
+	}
+}
+
 func (t *simTotal) add(r *sim.Report) {
-	t.seeds++
+	t.runs++
 	t.packets += r.Packets + r.Local
 	t.requests += r.Requests
 	if len(r.Failures) > 0 {

@@ -19,7 +19,7 @@ func runSim(args ...string) (status int, out string) {
 
 func TestSim_Seeds_AreSummed(t *testing.T) {
 	status, out := runSim("--seed", "3", "--count", "3", "--duration", "1ms", "-v")
-	if status != 0 || !strings.Contains(out, "3 seeds, 0 failed") {
+	if status != 0 || !strings.Contains(out, "6 runs, 0 failed") {
 		t.Fatalf("status %d:\n%s", status, out)
 	}
 	for _, seed := range []string{"seed 3: ", "seed 4: ", "seed 5: "} {
@@ -31,8 +31,8 @@ func TestSim_Seeds_AreSummed(t *testing.T) {
 
 func TestSim_OneSeed_Repeats(t *testing.T) {
 	trace := regexp.MustCompile(`trace [0-9a-f]{16}`)
-	_, first := runSim("--seed", "8", "--duration", "1ms", "-v")
-	_, second := runSim("--seed", "8", "--duration", "1ms", "-v", "--trace")
+	_, first := runSim("--seed", "8", "--world", "verbs", "--duration", "1ms", "-v")
+	_, second := runSim("--seed", "8", "--world", "verbs", "--duration", "1ms", "-v", "--trace")
 	if a, b := trace.FindString(first), trace.FindString(second); a == "" || a != b {
 		t.Errorf("%q and %q", a, b)
 	}
@@ -48,6 +48,7 @@ func TestSim_BadFlags_AreNamed(t *testing.T) {
 	}{
 		{[]string{"--faults", "terrible"}, "terrible"},
 		{[]string{"--hosts", "99"}, "99 hosts"},
+		{[]string{"--world", "brave"}, "brave"},
 		{[]string{"--count", "0"}, "--count"},
 		{[]string{"--count", "2", "--trace"}, "--trace"},
 		{[]string{"--seed", "x"}, "--seed"},

@@ -171,6 +171,10 @@ func (c *connections) noteTraffic(qpn rdma.QPN) {
 	}
 }
 
+// Connections counts what the communication manager knows of: connections and queries in any state,
+// those included that only wait for old packets to die out.
+func (n *NIC) Connections() int { return n.cm.engine.Len() }
+
 // RemoveDevice tells every identifier on the device that it is going away.
 func (n *NIC) RemoveDevice(now clock.Time) {
 	n.now = now

@@ -250,7 +250,9 @@ func TestConnections_PortsOfDifferentMTU_AgreeOnTheSmaller(t *testing.T) {
 
 // A refusal that names no smaller MTU is the program's to hear.
 func TestConnections_MTURefusedWithoutAWayOut_Rejected(t *testing.T) {
-	for _, info := range [][]byte{nil, {uint8(rdma.MTU1024) << 4}, {uint8(rdma.MTU4096) << 4}, {0}, {0xff}} {
+	for _, info := range [][]byte{
+		nil, {uint8(rdma.MTU1024) << 4}, {uint8(rdma.MTU4096) << 4}, {0}, {0xff},
+	} {
 		f := newFabric(t, 2)
 		a, b := f.hosts[0], f.hosts[1]
 		b.listen(spaceTCP, "0.0.0.0", 7471, 0)

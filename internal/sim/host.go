@@ -23,6 +23,12 @@ type host struct {
 	gids  [2]rdma.GID
 	links []*link // by index of the other host
 	apps  []*app
+	mtu   rdma.MTU
+
+	// In a world of connections.
+	callers []*caller
+	hidden  [2]bool // addresses that are gone for a while
+	groups  map[netip.Addr]bool
 
 	isDown   bool
 	wakeAt   clock.Time // the event that calls for the NIC's timer
@@ -73,6 +79,10 @@ func newHost(w *World, index int) *host {
 	v6 := netip.MustParseAddr("fd00::1").As16()
 	v6[15] = byte(index + 1)
 	h.gids[1] = v6
+	h.mtu = w.plan.mtu
+	if w.board != nil && w.board.plan.mixed {
+		h.mtu = rdma.MTU(w.between(1, 5))
+	}
 	h.start()
 	return h
 }
@@ -86,19 +96,26 @@ func (h *host) start() {
 	h.wakeAt, h.turnAt, h.bellAt = clock.Never, clock.Never, clock.Never
 	h.heap = &heap{}
 	first := uint64(h.index*4096+h.lives%8*512+w.random.IntN(256)) & 0xffff
+	if w.board != nil && w.board.plan.sameNumbers {
+		first = uint64(h.index * 4096)
+	}
+	h.groups = map[netip.Addr]bool{}
 	secret := w.random.Uint64()&^(0xffff<<20) | first<<20
 	h.nic = nic.New(nic.Config{
 		Name: "rnic0", NodeGUID: rdma.GUID(0x0200_0000_0000_0001 + h.index), Secret: secret,
-		Memory: h.heap, Version: "sim", LocalSegment: w.plan.localSegment,
+		Memory: h.heap, Version: "sim", LocalSegment: w.plan.localSegment, Groups: h,
 	})
 	h.setPort(true)
 }
 
 func (h *host) setPort(active bool) {
-	port := nic.Port{MTU: h.world.plan.mtu, Active: active}
+	port := nic.Port{MTU: h.mtu, Active: active}
 	for i, g := range h.gids {
+		if h.hidden[i] {
+			continue
+		}
 		port.GIDs = append(port.GIDs, abi.GIDEntry{
-			GID: g, Index: uint32(i), Port: 1, Type: uint32(rdma.GIDTypeRoCEv2),
+			GID: g, Index: uint32(i), Port: 1, Type: uint32(rdma.GIDTypeRoCEv2), IfIndex: 2,
 		})
 	}
 	h.nic.SetPort(h.world.now, port)
@@ -116,6 +133,9 @@ func (h *host) stop() {
 		a.lose()
 	}
 	h.apps = nil
+	for len(h.callers) > 0 {
+		h.callers[0].lose()
+	}
 	for _, v := range w.vandals {
 		if v.host == h {
 			v.lose()
@@ -141,6 +161,7 @@ func (h *host) turn() {
 	for h.nic.PollEvent(&e) {
 		e.Context.Owner().(listener).handleEvent(&e)
 	}
+	h.turnCalls()
 	if h.nic.HasWork() {
 		h.turnAfter(time.Duration(w.plan.burst) * w.plan.packetCost)
 	}
@@ -150,6 +171,9 @@ func (h *host) turn() {
 // emit sends a packet, or hands it over by reference when it stays on this NIC.
 func (h *host) emit(p *ibt.Packet) {
 	w := h.world
+	if w.board != nil && !h.launch(p) {
+		return
+	}
 	if h.nic.IsLocal(p.DGID) {
 		w.local++
 		w.trace.note(w.now, "%s: loops %v", h.name, p.Headers.BTH)

@@ -148,6 +148,10 @@ func (w *World) arrive(f *flight) {
 		w.refuse(f.from, h)
 		return
 	}
+	if !h.accepts(f) {
+		w.trace.packet(w.now, "ignored", f)
+		return
+	}
 	n := len(f.buf) - roce.ICRCLen
 	isGood := roce.CheckICRC(&f.path, f.buf) == roce.Good
 	if isGood && f.damaged >= 0 && f.damaged != unprotectedByte {
@@ -174,6 +178,9 @@ func (w *World) arrive(f *flight) {
 	}
 	w.trace.packet(w.now, "arrived", f)
 	w.observe.arrived(h, &p.Headers)
+	if w.board != nil {
+		w.board.overhear(f.from, h, &p.Headers, payload, true)
+	}
 	h.nic.HandlePacket(w.now, p)
 	h.turnSoon()
 }

@@ -17,6 +17,7 @@ type Config struct {
 	Hosts    int           // 1…16
 	Duration time.Duration // of the trouble, in virtual time
 	Faults   string        // one of FaultNames
+	World    string        // one of WorldNames; empty: WorldVerbs
 	Trace    io.Writer     // gets every line of the trace; nil: none
 }
 
@@ -54,6 +55,9 @@ func Run(cfg Config) (Report, error) {
 	case cfg.Faults != "" && !slices.Contains(FaultNames, cfg.Faults):
 		return Report{}, fmt.Errorf("sim: faults %q are unknown; known are %s",
 			cfg.Faults, strings.Join(FaultNames, ", "))
+	case cfg.World != "" && !slices.Contains(WorldNames, cfg.World):
+		return Report{}, fmt.Errorf("sim: the world %q is unknown; known are %s",
+			cfg.World, strings.Join(WorldNames, ", "))
 	}
 	w := newWorld(cfg)
 	w.runGuarded()
@@ -73,7 +77,7 @@ func (w *World) runGuarded() {
 
 func (w *World) report() (Report, error) {
 	r := Report{
-		Seed: w.cfg.Seed, Plan: w.plan.String(), Hash: w.trace.hash, Packets: w.packets,
+		Seed: w.cfg.Seed, Plan: w.describe(), Hash: w.trace.hash, Packets: w.packets,
 		Local: w.local, Requests: w.requests, Completions: w.completions,
 		Elapsed: time.Duration(w.now), Rest: w.restAt.Sub(w.calmAt), Marks: w.marks,
 		Failures: w.court.Failures(),
@@ -85,9 +89,20 @@ func (w *World) report() (Report, error) {
 	return r, fmt.Errorf("%w: seed %d: %s", ErrFailed, w.cfg.Seed, r.Failures[0])
 }
 
+func (w *World) describe() string {
+	s := w.plan.String()
+	if w.board != nil {
+		s += w.board.plan.String()
+	}
+	return s
+}
+
 // Replay returns the command that repeats the run.
 func (c Config) Replay() string {
 	s := fmt.Sprintf("rnic sim --seed %d", c.Seed)
+	if c.World != "" {
+		s += " --world " + c.World
+	}
 	if c.Hosts > 0 {
 		s += fmt.Sprintf(" --hosts %d", c.Hosts)
 	}

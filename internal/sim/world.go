@@ -28,6 +28,7 @@ type World struct {
 	pairs     []*pair
 	datagrams []*endpoint
 	vandals   []*vandal
+	board     *board // of a world of connections, else nil
 	isCalm    bool
 	healedAt  clock.Time
 	calmAt    clock.Time
@@ -46,6 +47,9 @@ type World struct {
 const restTime = 10 * time.Second
 
 func newWorld(cfg Config) *World {
+	if cfg.World == WorldConnections {
+		return newConnectionWorld(cfg)
+	}
 	w := newEmptyWorld(cfg)
 	w.makePlan()
 	w.populate()
@@ -112,6 +116,10 @@ func (w *World) populate() {
 
 // run takes the world through its three parts.
 func (w *World) run() {
+	if w.board != nil {
+		w.runCalls()
+		return
+	}
 	end := w.now.Add(w.plan.duration)
 	w.judgeMemoryAt(w.now.Add(w.plan.duration / 4))
 	w.advance(end)

@@ -107,7 +107,11 @@ func (e *Engine) supersede(now clock.Time, old *conn) bool {
 		e.close(old)
 		e.raise(old, &Event{Kind: EventRejected, Reason: uint16(mad.ReasonStaleConnection)})
 	default:
-		e.detach(old)
+		// It goes on answering late copies of its REQ, which else would pass for a new one, and
+		// show that what follows is stale.
+		if key := old.qpKey(); e.qps[key] == old {
+			delete(e.qps, key)
+		}
 	}
 	return false
 }
