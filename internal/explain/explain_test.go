@@ -275,7 +275,9 @@ func FuzzFind_AnyQuery_Answers(f *testing.F) {
 }
 
 func TestVerb_EveryRequest_HasAName(t *testing.T) {
-	internal := []string{"OpStatus", "OpShutdown", "OpCapture", "OpEndCapture", "OpOpenCM", "OpQueryID"}
+	internal := []string{
+		"OpStatus", "OpShutdown", "OpCapture", "OpEndCapture", "OpOpenCM", "OpQueryID",
+	}
 	for _, c := range constantsOf(t, "abi") {
 		named, ok := c.Type().(*types.Named)
 		if !ok || named.Obj().Name() != "Op" || slices.Contains(internal, c.Name()) {

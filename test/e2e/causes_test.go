@@ -11,8 +11,8 @@ import (
 
 var mistaken = ownProgram{name: "mistakes", libraries: "-libverbs"}
 
-// TestCauses_ProgramsMistakes_E09: an unmodified program that makes mistakes leaves a chain of causes for each, on
-// standard error when that is asked for, and in "rnic ps --errors" also after its end.
+// An unmodified program that makes mistakes leaves a chain of causes for each, on standard error
+// when that is asked for, and in "rnic ps --errors" also after its end.
 func TestCauses_ProgramsMistakes_E09_AreToldInPlainWords(t *testing.T) {
 	m := anyMachine(t)
 	m.env = append(m.env, "RNIC_VERBOSE=1")
@@ -21,7 +21,8 @@ func TestCauses_ProgramsMistakes_E09_AreToldInPlainWords(t *testing.T) {
 		return strings.Contains(up.stdout.String(), "is ready")
 	})
 	out := m.run(t, mistaken.build(t)).end(t)
-	if want := "modify 22\npost 22\nwr_id 8 status 10\nwr_id 9 status 5\n"; out.status != 0 || out.stdout != want {
+	want := "modify 22\npost 22\nwr_id 8 status 10\nwr_id 9 status 5\n"
+	if out.status != 0 || out.stdout != want {
 		t.Errorf("the program says %q", out.stdout)
 	}
 	for _, want := range []string{

@@ -1,7 +1,8 @@
 /*
- * Makes mistakes that programs make, and prints what it is told of each: a transition that does not
- * exist, a send that is not as the queue pair takes them, a WRITE that leaves the peer's region, and
- * what is posted after that. Both ends are its own. It knows nothing of any particular adapter.
+ * Makes mistakes that programs make, and prints what it is told of each: a transition that does
+ * not exist, a send that is not as the queue pair takes them, a WRITE that leaves the peer's
+ * region, and what is posted after that. Both ends are its own. It knows nothing of any particular
+ * adapter.
  */
 #include <infiniband/verbs.h>
 #include <stdio.h>
