@@ -156,7 +156,7 @@ static bool mr_change_is_sane(const struct rnic_mr *mr, int flags, const struct 
 	return !access || (flags & IBV_REREG_MR_CHANGE_ACCESS);
 }
 
-/* Lets the NIC change the region; next is the plan for its memory, or NULL to keep what there is. */
+/* Lets the NIC change the region; its plan becomes next, or stays when that is NULL. */
 static int mr_change(struct rnic_mr *mr, struct rnic_rereg_mr_req *req, struct mem_plan *next)
 {
 	struct ctl_call call = {

@@ -155,6 +155,8 @@ func randomMessage(r *rand.Rand) []byte {
 		return body
 	case 3:
 		h.Op = uint16(abi.OpStatus)
+	case 4, 5, 6, 7:
+		h.Op = uint16(abi.OpAllocMW) + uint16(r.IntN(8)) // memory
 	}
 	return append(append([]byte(nil), ctl.Bytes(&h)...), body...)
 }
