@@ -1116,9 +1116,11 @@ struct rnic_cm_param {
 	uint8_t qp_type;
 	uint32_t qpn;
 	uint32_t qkey;
+	uint32_t ece_vendor;
+	uint32_t ece_options;
 	struct rnic_ah_attr ah;
 };
-static_assert(sizeof(struct rnic_cm_param) == 304, "rnic_cm_param");
+static_assert(sizeof(struct rnic_cm_param) == 312, "rnic_cm_param");
 static_assert(offsetof(struct rnic_cm_param, private_data) == 0, "rnic_cm_param.private_data");
 static_assert(offsetof(struct rnic_cm_param, private_data_len) == 256, "rnic_cm_param.private_data_len");
 static_assert(offsetof(struct rnic_cm_param, responder_resources) == 257, "rnic_cm_param.responder_resources");
@@ -1130,14 +1132,16 @@ static_assert(offsetof(struct rnic_cm_param, srq) == 262, "rnic_cm_param.srq");
 static_assert(offsetof(struct rnic_cm_param, qp_type) == 263, "rnic_cm_param.qp_type");
 static_assert(offsetof(struct rnic_cm_param, qpn) == 264, "rnic_cm_param.qpn");
 static_assert(offsetof(struct rnic_cm_param, qkey) == 268, "rnic_cm_param.qkey");
-static_assert(offsetof(struct rnic_cm_param, ah) == 272, "rnic_cm_param.ah");
+static_assert(offsetof(struct rnic_cm_param, ece_vendor) == 272, "rnic_cm_param.ece_vendor");
+static_assert(offsetof(struct rnic_cm_param, ece_options) == 276, "rnic_cm_param.ece_options");
+static_assert(offsetof(struct rnic_cm_param, ah) == 280, "rnic_cm_param.ah");
 
 struct rnic_cm_conn_req {
 	uint32_t id;
 	uint32_t reason;
 	struct rnic_cm_param param;
 };
-static_assert(sizeof(struct rnic_cm_conn_req) == 312, "rnic_cm_conn_req");
+static_assert(sizeof(struct rnic_cm_conn_req) == 320, "rnic_cm_conn_req");
 static_assert(offsetof(struct rnic_cm_conn_req, id) == 0, "rnic_cm_conn_req.id");
 static_assert(offsetof(struct rnic_cm_conn_req, reason) == 4, "rnic_cm_conn_req.reason");
 static_assert(offsetof(struct rnic_cm_conn_req, param) == 8, "rnic_cm_conn_req.param");
@@ -1221,7 +1225,7 @@ struct rnic_cm_event {
 	uint32_t reserved;
 	struct rnic_cm_param param;
 };
-static_assert(sizeof(struct rnic_cm_event) == 328, "rnic_cm_event");
+static_assert(sizeof(struct rnic_cm_event) == 336, "rnic_cm_event");
 static_assert(offsetof(struct rnic_cm_event, id) == 0, "rnic_cm_event.id");
 static_assert(offsetof(struct rnic_cm_event, listen_id) == 4, "rnic_cm_event.listen_id");
 static_assert(offsetof(struct rnic_cm_event, event) == 8, "rnic_cm_event.event");

@@ -101,6 +101,7 @@ struct cm_id {
 	struct ibv_qp_init_attr *ep_attr;
 	struct ibv_pd *ep_pd;
 	struct cm_group *groups; /* guarded by mcast_lock */
+	struct ibv_ece local_ece, remote_ece;
 };
 
 struct cm_event {

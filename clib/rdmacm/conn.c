@@ -49,6 +49,8 @@ static int conn_fill(struct cm_id *id, const struct rdma_conn_param *in,
 	int error = 0;
 
 	conn_name_qp(id, in, out);
+	out->ece_vendor = id->local_ece.vendor_id;
+	out->ece_options = id->local_ece.options;
 	out->flow_control = param->flow_control;
 	out->retry_count = param->retry_count;
 	out->rnr_retry_count = param->rnr_retry_count;
@@ -212,13 +214,25 @@ CM_API int rdma_set_option(struct rdma_cm_id *base, int level, int name, void *v
 	return cm_result(ctl_conn_ask(&id->session->ctl, RNIC_OP_SET_OPTION, &req, sizeof(req)));
 }
 
-/* No device of ours has enhanced connection establishment options to agree upon. */
-CM_API int rdma_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
+/*
+ * Enhanced connection establishment: options of a vendor that REQ and REP carry, for QPs that the
+ * program looks after itself. Those of our devices have none, so that there is nothing to mask.
+ */
+CM_API int rdma_set_local_ece(struct rdma_cm_id *base, struct ibv_ece *ece)
 {
-	return cm_result(!id || !ece ? EINVAL : EOPNOTSUPP);
+	if (!base || base->qp || !ece || !ece->vendor_id || !ece->options)
+		return cm_result(EINVAL);
+	id_of(base)->local_ece = (struct ibv_ece){
+		.vendor_id = ece->vendor_id,
+		.options = ece->options,
+	};
+	return 0;
 }
 
-CM_API int rdma_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece)
+CM_API int rdma_get_remote_ece(struct rdma_cm_id *base, struct ibv_ece *ece)
 {
-	return cm_result(!id || !ece ? EINVAL : EOPNOTSUPP);
+	if (!base || base->qp || !ece)
+		return cm_result(EINVAL);
+	*ece = id_of(base)->remote_ece;
+	return 0;
 }

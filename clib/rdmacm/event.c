@@ -192,12 +192,20 @@ static void event_fill(struct cm_event *event, const struct rnic_cm_event *recor
 	};
 }
 
+/* What the other side has said of the options of its QP. */
+static void event_ece(struct cm_id *id, const struct rnic_cm_param *param)
+{
+	id->remote_ece.vendor_id = param->ece_vendor;
+	id->remote_ece.options = param->ece_options;
+}
+
 /* Completes the id of a request. If that fails the request is turned down. */
 static int event_request(struct cm_event *event, const struct rnic_cm_event *record)
 {
 	struct cm_id *id = id_of(event->base.id), *listener = id_of(event->base.listen_id);
 	int error;
 
+	event_ece(id, &record->param);
 	id->responder_resources = record->param.responder_resources;
 	id->initiator_depth = record->param.initiator_depth;
 	error = id_query(id);
@@ -257,6 +265,7 @@ static bool event_process(struct cm_event *event, const struct rnic_cm_event *re
 		}
 		break;
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		event_ece(id, &record->param);
 		if (!id->base.qp)
 			break;
 		error = event_response(id);

@@ -94,6 +94,8 @@ type CMParam struct {
 	QPType             uint8
 	QPN                uint32
 	QKey               uint32
+	ECEVendor          uint32 // struct ibv_ece; 24 bits, 0 is none
+	ECEOptions         uint32
 	AH                 AHAttr // events about datagrams and multicast
 }
 

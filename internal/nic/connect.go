@@ -113,8 +113,15 @@ func (c *connections) request(i *identifier, p *abi.CMParam, private []byte) (
 		SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,
 		AckTimeout:        ackTimeout(ackDelay, i.lifetime()),
 		CMResponseTimeout: cmResponseTimeout, MaxCMRetries: cmRetries, PrivateData: private,
+		ECE: eceOf(p),
 	}
 	return c.engine.Connect(c.nic.now, i.asked)
+}
+
+// eceOf are the options of a vendor that a program wants its peer to know. Queue pairs here have
+// none; those that a program looks after itself may.
+func eceOf(p *abi.CMParam) cm.ECE {
+	return cm.ECE{VendorID: p.ECEVendor & numberMask, Options: p.ECEOptions}
 }
 
 // askForLess asks once more where the peer refuses the path MTU and says which one it takes (IBTA
@@ -198,6 +205,7 @@ func (c *connections) reply(i *identifier, p *abi.CMParam, private []byte) *rdma
 		InitiatorDepth:     min(p.InitiatorDepth, limits.MaxRDAtomic),
 		RNRRetry:           min(p.RNRRetryCount, retryMax),
 		SRQ:                p.SRQ != 0, FlowControl: p.FlowControl != 0, PrivateData: private,
+		ECE: eceOf(p),
 	}
 	if r := c.engine.Accept(c.nic.now, i.call, &params); r != nil {
 		return r

@@ -211,6 +211,31 @@ func TestAckTimeout_DelayAndLifetime_Table(t *testing.T) {
 	}
 }
 
+// Options that a vendor's queue pairs agree upon (rdma_set_local_ece(3)) are carried both ways,
+// repeated messages included.
+func TestConnections_VendorOptions_AreCarried(t *testing.T) {
+	f := newFabric(t, 2)
+	a, b := f.hosts[0], f.hosts[1]
+	b.listen(spaceTCP, "0.0.0.0", 7471, 0)
+	id, lost := a.tcp(), 0
+	a.resolve(id, "10.0.0.2", 7471)
+	f.loses = func(*station, *ibt.Packet) bool { lost++; return lost%2 == 1 }
+	ask := params(0x100, "")
+	ask.ECEVendor, ask.ECEOptions = 0x15b3, 0x10000003
+	a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: ask}))
+	e := b.expect(eventConnectRequest, 0)
+	if p := &e.Param; p.ECEVendor != 0x15b3 || p.ECEOptions != 0x10000003 {
+		t.Errorf("request: vendor %#x, options %#x", p.ECEVendor, p.ECEOptions)
+	}
+	reply := params(0x101, "")
+	reply.ECEVendor, reply.ECEOptions = 0x8086ab, 7
+	b.granted(b.s.Accept(f.now, &abi.CMConnReq{ID: e.ID, Param: reply}))
+	e = a.expect(eventConnectResponse, id)
+	if p := &e.Param; p.ECEVendor != 0x8086ab || p.ECEOptions != 7 {
+		t.Errorf("response: vendor %#x, options %#x", p.ECEVendor, p.ECEOptions)
+	}
+}
+
 // setMTU gives the station's port another MTU.
 func (h *station) setMTU(mtu rdma.MTU) {
 	p := h.n.port.Port

@@ -144,7 +144,7 @@ func connectionParam(i *identifier, e *cm.Event, data []byte) abi.CMParam {
 		ResponderResources: i.peer.responderResources, InitiatorDepth: i.peer.initiatorDepth,
 		FlowControl: flag(e.FlowControl), RetryCount: i.peer.retryCount,
 		RNRRetryCount: i.peer.rnrRetry, SRQ: flag(e.SRQ), QPType: uint8(i.qpType),
-		QPN: uint32(e.RemoteQPN),
+		QPN: uint32(e.RemoteQPN), ECEVendor: e.ECE.VendorID, ECEOptions: e.ECE.Options,
 	}
 	setPrivate(&p, data)
 	return p

@@ -102,13 +102,24 @@ static void test_external(void)
 	struct rdma_cm_id *client = cm_resolve(channel, 7471, RDMA_PS_TCP);
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
 	struct rdma_cm_event *event;
+	struct ibv_ece ece = {0};
 	int mask = 0;
 
+	/* Options of its vendor travel with it. */
+	CHECK(rdma_set_local_ece(client, &ece) == -1 && errno == EINVAL);
+	CHECK(rdma_get_remote_ece(client, NULL) == -1 && errno == EINVAL);
+	ece = (struct ibv_ece){.vendor_id = 0x15b3, .options = 0x10000001};
+	CHECK(rdma_set_local_ece(client, &ece) == 0);
 	CHECK(rdma_connect(client, &param) == 0);
 	event = cm_expect(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
 	CHECK(event->param.conn.qp_num == 0x1234 && event->param.conn.srq == 1);
 	server = event->id;
 	CHECK(rdma_ack_cm_event(event) == 0);
+	ece = (struct ibv_ece){0};
+	CHECK(rdma_get_remote_ece(server, &ece) == 0);
+	CHECK(ece.vendor_id == 0x15b3 && ece.options == 0x10000001 && ece.comp_mask == 0);
+	ece.options = 1;
+	CHECK(rdma_set_local_ece(server, &ece) == 0);
 	param.qp_num = 0x4321;
 	CHECK(rdma_init_qp_attr(server, &attr, &mask) == 0);
 	CHECK(attr.qp_state == IBV_QPS_RTR && attr.dest_qp_num == 77 && (mask & IBV_QP_DEST_QPN));
@@ -116,6 +127,7 @@ static void test_external(void)
 	event = cm_expect(channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
 	CHECK(event->id == client && event->param.conn.qp_num == 0x4321);
 	CHECK(rdma_ack_cm_event(event) == 0);
+	CHECK(rdma_get_remote_ece(client, &ece) == 0 && ece.options == 1);
 	CHECK(rdma_establish(client) == 0);
 	cm_skip(channel, RDMA_CM_EVENT_ESTABLISHED);
 	CHECK(rdma_destroy_id(client) == 0);
@@ -129,7 +141,6 @@ static void test_refusals(void)
 	struct rdma_conn_param param = {.initiator_depth = 200};
 	struct rdma_cm_event *event;
 	struct rdma_cm_id *id;
-	struct ibv_ece ece;
 	struct sockaddr_in in;
 	struct ibv_qp_init_attr attr = cm_qp_attr(IBV_QPT_RC);
 	struct link l;
@@ -160,8 +171,6 @@ static void test_refusals(void)
 	CHECK(rdma_connect(id, NULL) == 0);
 	event = cm_expect(l.channel, RDMA_CM_EVENT_REJECTED);
 	CHECK(event->status == 8 && rdma_ack_cm_event(event) == 0);
-	CHECK(rdma_set_local_ece(id, &ece) == -1 && errno == EOPNOTSUPP);
-	CHECK(rdma_get_remote_ece(id, &ece) == -1 && errno == EOPNOTSUPP);
 	CHECK(rdma_destroy_id(id) == 0);
 	CHECK(rdma_create_id(l.channel, &id, NULL, RDMA_PS_TCP) == 0);
 	CHECK(rdma_resolve_addr(id, NULL, cm_addr(&in, "192.0.2.99", 1), 1000) == 0);

@@ -32,8 +32,9 @@ func (e *Engine) Connect(now clock.Time, p *ConnectParams) (ID, *rdma.Refusal) {
 	c.triesMax = p.MaxCMRetries
 	c.ackTimeout = orDefault(p.AckTimeout, DefaultAckTimeout)
 	m := mad.REQ{
-		LocalID: mad.CommID(c.id), ServiceID: p.ServiceID, LocalGUID: e.cfg.NodeGUID,
-		LocalQPN: p.LocalQPN, ResponderResources: p.ResponderResources,
+		LocalID: mad.CommID(c.id), VendorID: p.ECE.VendorID, ServiceID: p.ServiceID,
+		LocalGUID: e.cfg.NodeGUID,
+		LocalQPN:  p.LocalQPN, ResponderResources: p.ResponderResources,
 		InitiatorDepth: p.InitiatorDepth, RemoteResponseTimeout: c.timeout,
 		Transport: transport, FlowControl: p.FlowControl, StartPSN: p.StartPSN,
 		LocalResponseTimeout: c.timeout, RetryCount: p.RetryCount, PKey: p.PKey,
@@ -46,7 +47,7 @@ func (e *Engine) Connect(now clock.Time, p *ConnectParams) (ID, *rdma.Refusal) {
 		},
 	}
 	copy(m.PrivateData[:], p.PrivateData)
-	compose(&c.sent, c.tid, mad.AttributeREQ, &m)
+	composeOptions(c, mad.AttributeREQ, &m, p.ECE.Options)
 	e.await(now, c, StateRequestSent)
 	return c.id, nil
 }
@@ -160,6 +161,7 @@ func (e *Engine) acceptREP(in *arrival, c *conn, m *mad.REP) {
 		InitiatorDepth: m.InitiatorDepth, RNRRetry: m.RNRRetry, SRQ: m.SRQ,
 		FlowControl: m.FlowControl, AckDelay: m.AckDelay,
 		AckTimeout: sumTimeouts(m.AckDelay, c.ackTimeout), PrivateLen: mad.REPPrivateLen,
+		ECE: ECE{VendorID: m.VendorID, Options: in.header.Modifier},
 	}
 	copy(v.PrivateData[:], m.PrivateData[:])
 	e.letDecide(in.now, c, &v)

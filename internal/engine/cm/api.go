@@ -31,6 +31,14 @@ type Config struct {
 	AckDelay uint8
 }
 
+// ECE is what enhanced connection establishment agrees upon: options whose meaning is the vendor's
+// (the VendorID fields of REQ and REP, and the attribute modifier of their header). They are carried
+// and not looked at.
+type ECE struct {
+	VendorID uint32 // 24 bits; 0 is none
+	Options  uint32
+}
+
 // ConnectParams ask for a connection. Timeouts are exponents: 4.096 µs × 2^n, n of 5 bits.
 type ConnectParams struct {
 	Path               Path
@@ -46,9 +54,10 @@ type ConnectParams struct {
 	RNRRetry           uint8 // 3 bits
 	SRQ                bool
 	FlowControl        bool
-	AckTimeout         uint8  // for the peer's QP; 0 takes DefaultAckTimeout
-	CMResponseTimeout  uint8  // how long either CM may take; 0 takes DefaultResponseTimeout
-	MaxCMRetries       uint8  // 4 bits; both sides resend as often
+	AckTimeout         uint8 // for the peer's QP; 0 takes DefaultAckTimeout
+	CMResponseTimeout  uint8 // how long either CM may take; 0 takes DefaultResponseTimeout
+	MaxCMRetries       uint8 // 4 bits; both sides resend as often
+	ECE                ECE
 	PrivateData        []byte // at most mad.REQPrivateLen; the IP addressing header is part of it
 }
 
@@ -61,6 +70,7 @@ type AcceptParams struct {
 	RNRRetry           uint8
 	SRQ                bool
 	FlowControl        bool
+	ECE                ECE
 	PrivateData        []byte // at most mad.REPPrivateLen
 }
 
@@ -150,7 +160,8 @@ type Event struct {
 	QPType             rdma.QPType // ours to make: XRC_RECV for a request from XRC_SEND
 	AckTimeout         uint8       // for our QP: 4.096 µs × 2^n
 	AckDelay           uint8       // a reply's only
-	QKey               rdma.QKey   // EventServiceReply
+	ECE                ECE
+	QKey               rdma.QKey // EventServiceReply
 
 	Reason uint16        // EventRejected, or EventDisconnected by a REJ
 	Status uint8         // EventServiceReply

@@ -144,6 +144,7 @@ func (e *Engine) admit(in *arrival, m *mad.REQ, l *listener) {
 		RetryCount: m.RetryCount, RNRRetry: m.RNRRetry, SRQ: m.SRQ, FlowControl: m.FlowControl,
 		PathMTU: m.PathMTU, QPType: queuePairType(m.Transport),
 		AckTimeout: m.Primary.AckTimeout, PrivateLen: mad.REQPrivateLen,
+		ECE: ECE{VendorID: m.VendorID, Options: in.header.Modifier},
 	}
 	// The GIDs are those of the packet, which has reached us; the rest is what the peer asks for.
 	v.Path.FlowLabel, v.Path.TrafficClass = m.Primary.FlowLabel, m.Primary.TrafficClass
@@ -182,8 +183,8 @@ func (e *Engine) Accept(now clock.Time, id ID, p *AcceptParams) *rdma.Refusal {
 	e.unqueue(c)
 	c.localQPN = p.QPN
 	m := mad.REP{
-		LocalID: mad.CommID(c.id), RemoteID: c.peerID, LocalQPN: p.QPN, StartPSN: p.StartPSN,
-		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
+		LocalID: mad.CommID(c.id), RemoteID: c.peerID, VendorID: p.ECE.VendorID,
+		LocalQPN: p.QPN, StartPSN: p.StartPSN, ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
 		AckDelay: e.cfg.AckDelay, FlowControl: p.FlowControl, RNRRetry: p.RNRRetry, SRQ: p.SRQ,
 		LocalGUID: e.cfg.NodeGUID,
 	}
@@ -191,7 +192,7 @@ func (e *Engine) Accept(now clock.Time, id ID, p *AcceptParams) *rdma.Refusal {
 		m.LocalQPN, m.LocalEECN, m.SRQ = 0, uint32(p.QPN), true
 	}
 	copy(m.PrivateData[:], p.PrivateData)
-	compose(&c.sent, c.tid, mad.AttributeREP, &m)
+	composeOptions(c, mad.AttributeREP, &m, p.ECE.Options)
 	e.await(now, c, StateReplySent)
 	return nil
 }

@@ -21,6 +21,13 @@ func compose(dst *[mad.Len]byte, tid uint64, a mad.Attribute, m body) {
 	m.Append(h.Append(dst[:0]))
 }
 
+// composeOptions writes a message with options of a vendor.
+func composeOptions(c *conn, a mad.Attribute, m body, options uint32) {
+	const modifier = 20 // of the header
+	compose(&c.sent, c.tid, a, m)
+	binary.BigEndian.PutUint32(c.sent[modifier:], options)
+}
+
 // transactionID is what this side's own requests about a connection carry. The upper half tells
 // them from the peer's.
 func (c *conn) transactionID() uint64 { return 2<<32 | uint64(c.id) }

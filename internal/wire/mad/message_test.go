@@ -28,10 +28,10 @@ var messages = []struct {
 	len       int
 	reserved  []int // bytes without meaning; bits without meaning are in reservedBits
 }{
-	{AttributeREQ, func() message { return new(REQ) }, DataLen, []int{4, 5, 6, 7, 24, 25, 26, 27}},
+	{AttributeREQ, func() message { return new(REQ) }, DataLen, []int{4, 24, 25, 26, 27}},
 	{AttributeMRA, func() message { return new(MRA) }, DataLen, nil},
 	{AttributeREJ, func() message { return new(REJ) }, DataLen, nil},
-	{AttributeREP, func() message { return new(REP) }, DataLen, []int{15, 19, 23}},
+	{AttributeREP, func() message { return new(REP) }, DataLen, nil},
 	{AttributeRTU, func() message { return new(RTU) }, DataLen, nil},
 	{AttributeDREQ, func() message { return new(DREQ) }, DataLen, []int{11}},
 	{AttributeDREP, func() message { return new(DREP) }, DataLen, nil},

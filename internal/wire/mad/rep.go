@@ -13,6 +13,7 @@ const REPPrivateLen = 196
 // REP accepts a connection (IBTA 12.6.9).
 type REP struct {
 	LocalID, RemoteID  CommID
+	VendorID           uint32 // of the options in the header's modifier; 24 bits, 0 is none
 	LocalQKey          rdma.QKey
 	LocalQPN           rdma.QPN
 	LocalEECN          uint32 // with XRC, the number of the receiving QP (annex A14.5.2)
@@ -36,6 +37,7 @@ func (m *REP) Parse(b []byte) error {
 	be := binary.BigEndian
 	m.LocalID, m.RemoteID = getID(b), getID(b[4:])
 	m.LocalQKey = rdma.QKey(be.Uint32(b[8:]))
+	m.VendorID = uint32(b[15])<<16 | uint32(b[19])<<8 | uint32(b[23])
 	m.LocalQPN, m.LocalEECN = getQPN(b[12:]), get24(b[16:])
 	m.StartPSN = rdma.PSN(get24(b[20:]))
 	m.ResponderResources, m.InitiatorDepth = b[24], b[25]
@@ -53,9 +55,9 @@ func (m *REP) Append(b []byte) []byte {
 	putID(d, m.LocalID)
 	putID(d[4:], m.RemoteID)
 	be.PutUint32(d[8:], uint32(m.LocalQKey))
-	put24(d[12:], uint32(m.LocalQPN), 0)
-	put24(d[16:], m.LocalEECN, 0)
-	put24(d[20:], uint32(m.StartPSN), 0)
+	put24(d[12:], uint32(m.LocalQPN), uint8(m.VendorID>>16))
+	put24(d[16:], m.LocalEECN, uint8(m.VendorID>>8))
+	put24(d[20:], uint32(m.StartPSN), uint8(m.VendorID))
 	d[24], d[25] = m.ResponderResources, m.InitiatorDepth
 	d[26] = m.AckDelay<<3 | m.Failover&3<<1 | bit(m.FlowControl, 1)
 	d[27] = m.RNRRetry<<5 | bit(m.SRQ, 0x10)

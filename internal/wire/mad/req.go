@@ -13,6 +13,7 @@ const REQPrivateLen = 92
 // REQ asks for a connection (IBTA 12.6.6). Timeouts are exponents: 4.096 µs × 2^n.
 type REQ struct {
 	LocalID               CommID
+	VendorID              uint32 // of the options in the header's modifier; 24 bits, 0 is none
 	ServiceID             uint64
 	LocalGUID             rdma.GUID
 	LocalQKey             rdma.QKey
@@ -109,7 +110,7 @@ func (m *REQ) Parse(b []byte) error {
 		return ErrTruncated
 	}
 	be := binary.BigEndian
-	m.LocalID = getID(b)
+	m.LocalID, m.VendorID = getID(b), get24(b[5:])
 	m.ServiceID = be.Uint64(b[8:])
 	m.LocalGUID = rdma.GUID(be.Uint64(b[16:]))
 	m.LocalQKey = rdma.QKey(be.Uint32(b[28:]))
@@ -137,6 +138,7 @@ func (m *REQ) Append(b []byte) []byte {
 	b, d := extend(b, DataLen)
 	be := binary.BigEndian
 	putID(d, m.LocalID)
+	put24(d[5:], m.VendorID, 0)
 	be.PutUint64(d[8:], m.ServiceID)
 	be.PutUint64(d[16:], uint64(m.LocalGUID))
 	be.PutUint32(d[28:], uint32(m.LocalQKey))
