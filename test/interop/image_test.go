@@ -75,8 +75,12 @@ func buildImage(dir string) (image, error) {
 
 var kernelPackage = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
 
-// unpackKernel downloads and unpacks Debian's current kernel, once.
+// unpackKernel downloads and unpacks Debian's current kernel, once, unless RNIC_INTEROP_KERNEL names
+// the directory of another one.
 func unpackKernel() (root string, err error) {
+	if root = os.Getenv("RNIC_INTEROP_KERNEL"); root != "" {
+		return root, nil
+	}
 	if root, err = tryUnpackKernel(); err == nil {
 		return root, nil
 	}
@@ -145,7 +149,8 @@ func addModules(a *archive, root string) error {
 		}
 		return err
 	}
-	if err := filepath.WalkDir(filepath.Join(root, "lib", "modules"), walk); err != nil {
+	// They are below lib or, in newer packages, usr/lib.
+	if err := filepath.WalkDir(root, walk); err != nil {
 		return err
 	}
 	var order []string
