@@ -88,12 +88,14 @@ type lane struct {
 	queue   []*task
 	closed  bool
 	pending atomic.Bool // queue may not be empty
+
+	waiters atomic.Int32 // goroutines in do
 }
 
 // task is a piece of work for the lane.
 type task struct {
 	run     func(now clock.Time)
-	done    chan struct{}
+	latch   latch
 	garbage []*shm.Memory // unmapped by who asked, which may take long
 }
 
@@ -159,11 +161,15 @@ func (l *lane) release() {
 // do lets the lane run f and waits for it. It reports false when the lane has ended; then f did
 // not run.
 func (l *lane) do(f func(now clock.Time)) bool {
-	t := &task{run: f, done: make(chan struct{})}
+	t := &task{run: f}
+	if l.waiters.Add(1) > waitersMax {
+		t.latch.done = make(chan struct{})
+	}
+	defer l.waiters.Add(-1)
 	if !l.submit(t) {
 		return false
 	}
-	<-t.done
+	t.latch.wait()
 	for _, m := range t.garbage {
 		m.Release()
 	}
@@ -276,7 +282,7 @@ func (l *lane) runTasks() {
 func (l *lane) runTask(t *task) {
 	defer func() { // also when a fault ends it
 		t.garbage, l.memory.garbage = l.memory.garbage, nil
-		close(t.done)
+		t.latch.release()
 	}()
 	t.run(l.now())
 }
