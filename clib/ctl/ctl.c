@@ -283,3 +283,15 @@ void ctl_conn_close(struct ctl_conn *conn)
 	conn->buf = NULL;
 	pthread_mutex_destroy(&conn->lock);
 }
+
+void ctl_conn_say_wait(struct ctl_conn *conn, const char *call, const char *ack, const char *event,
+		       uint32_t count)
+{
+	struct rnic_waits_req req = {.count = count};
+
+	rnic_say("%s waits for %s of %s", call, ack, event);
+	snprintf((char *)req.call, sizeof(req.call), "%s", call);
+	snprintf((char *)req.ack, sizeof(req.ack), "%s", ack);
+	snprintf((char *)req.event, sizeof(req.event), "%s", event);
+	ctl_conn_ask(conn, RNIC_OP_WAITS, &req, sizeof(req));
+}

@@ -57,6 +57,13 @@ int ctl_conn_call(struct ctl_conn *conn, struct ctl_call *call);
 int ctl_conn_ask(struct ctl_conn *conn, uint16_t op, const void *req, size_t req_bytes);
 int ctl_conn_query(struct ctl_conn *conn, struct ctl_call *call, void *rsp, size_t rsp_bytes);
 
+/*
+ * Says on standard error and in the NIC's log that call hangs until the program has acknowledged,
+ * with ack, count events such as event.
+ */
+void ctl_conn_say_wait(struct ctl_conn *conn, const char *call, const char *ack, const char *event,
+		       uint32_t count);
+
 /* Reports whether the NIC is gone; looks at the socket without waiting. */
 bool ctl_conn_is_dead(struct ctl_conn *conn);
 

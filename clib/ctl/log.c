@@ -42,6 +42,15 @@ void rnic_log(const char *format, ...)
 	va_end(args);
 }
 
+void rnic_say(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	log_write(format, args);
+	va_end(args);
+}
+
 void rnic_warn(const char *format, ...)
 {
 	static atomic_bool has_warned;

@@ -16,6 +16,9 @@ bool rnic_log_is_wanted(void);
 /* Writes a line to standard error when RNIC_VERBOSE or RNIC_LOG is set. */
 void rnic_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Writes a line to standard error always: for a program that would hang in silence. */
+void rnic_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /*
  * Writes a line to standard error, the first time even unasked: for what no program can do anything
  * about, but a person can.

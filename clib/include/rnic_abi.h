@@ -101,6 +101,7 @@
 #define RNIC_OP_SHUTDOWN 0x41u
 #define RNIC_OP_CAPTURE 0x42u
 #define RNIC_OP_END_CAPTURE 0x43u
+#define RNIC_OP_WAITS 0x44u
 #define RNIC_OP_RESIZE_CQ 0x46u
 #define RNIC_OP_MODIFY_CQ 0x47u
 
@@ -1013,6 +1014,20 @@ static_assert(offsetof(struct rnic_capture_req, count) == 0, "rnic_capture_req.c
 static_assert(offsetof(struct rnic_capture_req, address) == 8, "rnic_capture_req.address");
 static_assert(offsetof(struct rnic_capture_req, qpn) == 24, "rnic_capture_req.qpn");
 static_assert(offsetof(struct rnic_capture_req, buffer_bytes) == 28, "rnic_capture_req.buffer_bytes");
+
+struct rnic_waits_req {
+	uint8_t call[32];
+	uint8_t ack[32];
+	uint8_t event[40];
+	uint32_t count;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_waits_req) == 112, "rnic_waits_req");
+static_assert(offsetof(struct rnic_waits_req, call) == 0, "rnic_waits_req.call");
+static_assert(offsetof(struct rnic_waits_req, ack) == 32, "rnic_waits_req.ack");
+static_assert(offsetof(struct rnic_waits_req, event) == 64, "rnic_waits_req.event");
+static_assert(offsetof(struct rnic_waits_req, count) == 104, "rnic_waits_req.count");
+static_assert(offsetof(struct rnic_waits_req, reserved) == 108, "rnic_waits_req.reserved");
 
 struct rnic_capture_rsp {
 	uint64_t captured;

@@ -78,22 +78,33 @@ void event_ack(struct cm_id *id)
 	id->base.event = NULL;
 }
 
+/* cm_lock is held, and let go meanwhile: it is for moments, not for talks with the NIC. */
+static void event_say_wait(struct cm_id *id, const char *who, const char *event)
+{
+	uint32_t count = 0;
+
+	for (const struct cm_event *e = id->unacked; e; e = e->next)
+		count++;
+	pthread_mutex_unlock(&cm_lock);
+	ctl_conn_say_wait(&id->session->ctl, who, "rdma_ack_cm_event", event, count);
+	pthread_mutex_lock(&cm_lock);
+}
+
 void event_drain(struct cm_id *id, const char *who)
 {
+	const char *event = NULL;
 	struct timespec soon;
-	bool told = false;
 
 	clock_gettime(CLOCK_REALTIME, &soon);
 	soon.tv_sec++;
 	pthread_mutex_lock(&cm_lock);
 	while (id->unacked) {
-		if (told) {
+		if (event) {
 			pthread_cond_wait(&event_acked, &cm_lock);
 		} else if (pthread_cond_timedwait(&event_acked, &cm_lock, &soon) == ETIMEDOUT &&
 			   id->unacked) {
-			rnic_log("%s waits for rdma_ack_cm_event of %s", who,
-				 rdma_event_str(id->unacked->base.event));
-			told = true;
+			event = rdma_event_str(id->unacked->base.event);
+			event_say_wait(id, who, event);
 		}
 	}
 	pthread_mutex_unlock(&cm_lock);

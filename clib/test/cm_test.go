@@ -2,6 +2,7 @@ package clibtest
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,13 +102,17 @@ func TestCM_NICDies_RemovalThenErrors(t *testing.T) {
 	}
 }
 
-// TestCM_DestroyWaits_SaysForWhat names the event that a program forgot to acknowledge.
+// TestCM_DestroyWaits_SaysForWhat names the event that a program forgot to acknowledge, unasked, to
+// the program's user and in the NIC's log.
 func TestCM_DestroyWaits_SaysForWhat(t *testing.T) {
 	bin, lib := compileCM(t, "cm_event_test.c")
-	_, socket := startFake(t)
-	r := run(t, append(libraryEnv(lib, socket), "RNIC_VERBOSE=1"), bin, "ack_log")
-	want := "rdma_destroy_id waits for rdma_ack_cm_event of RDMA_CM_EVENT_ADDR_RESOLVED\n"
-	if r.code != 0 || !strings.HasSuffix(r.errOut, want) {
+	nic, socket := startFake(t)
+	r := run(t, libraryEnv(lib, socket), bin, "ack_log")
+	want := "rdma_destroy_id waits for rdma_ack_cm_event of RDMA_CM_EVENT_ADDR_RESOLVED"
+	if r.code != 0 || r.errOut != "librdmacm(softrnic): "+want+"\n" {
 		t.Errorf("exit status %d, %q", r.code, r.errOut)
+	}
+	if got := nic.waited(); !slices.Equal(got, []string{want + " (1)"}) {
+		t.Errorf("the NIC hears %q", got)
 	}
 }

@@ -1,9 +1,12 @@
 package clibtest
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,6 +41,7 @@ type fakeNIC struct {
 	kicks  int
 	loops  bool // each send also arrives at a receive of its own QP
 	broken bool // there is another device, in front, that cannot be opened
+	waits  []string
 }
 
 // fakeConn is one context.
@@ -457,12 +461,27 @@ func (c *fakeConn) executeObject(m *ctl.Message) ctl.Message {
 		}
 		c.groups[req] = !c.groups[req]
 		return ctl.Message{}
+	case abi.OpWaits:
+		req := decode[abi.WaitsReq](c, m)
+		c.nic.waits = append(c.nic.waits, fmt.Sprintf("%s waits for %s of %s (%d)",
+			text(req.Call[:]), text(req.Ack[:]), text(req.Event[:]), req.Count))
+		return ctl.Message{}
 	case abi.OpDeallocPD, abi.OpDeregMR, abi.OpDestroyAH, abi.OpDestroyCQ, abi.OpDestroySRQ,
 		abi.OpDestroyCompChannel:
 		decode[abi.HandleMsg](c, m)
 		return ctl.Message{}
 	}
 	return c.executeCM(m)
+}
+
+// text is what a field holds before its padding.
+func text(field []byte) string { return string(bytes.TrimRight(field, "\x00")) }
+
+// waited is what programs were said to wait for.
+func (n *fakeNIC) waited() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.waits)
 }
 
 func (c *fakeConn) createCQ(req abi.CreateCQReq) ctl.Message {

@@ -84,6 +84,27 @@ func TestVerbs_Events(t *testing.T) {
 	runCases(t, "event_test.c", []string{"events", "signal", "fork"})
 }
 
+// TestVerbs_DestroyWaits_SaysForWhat: see TestCM_DestroyWaits_SaysForWhat.
+func TestVerbs_DestroyWaits_SaysForWhat(t *testing.T) {
+	bin, lib := compileVerbs(t, "event_test.c")
+	nic, socket := startFake(t)
+	r := run(t, libraryEnv(lib, socket), bin, "ack_log")
+	want := []string{
+		"ibv_destroy_qp waits for ibv_ack_async_event of send queue drained",
+		"ibv_destroy_cq waits for ibv_ack_cq_events of a completion event",
+	}
+	out := ""
+	for _, line := range want {
+		out += "libibverbs(softrnic): " + line + "\n"
+	}
+	if r.code != 0 || r.errOut != out {
+		t.Errorf("exit status %d, %q", r.code, r.errOut)
+	}
+	if got := nic.waited(); !slices.Equal(got, []string{want[0] + " (1)", want[1] + " (2)"}) {
+		t.Errorf("the NIC hears %q", got)
+	}
+}
+
 // TestVerbs_PostAndBuild_WriteTheSame compares what the NIC reads from both ways of posting with
 // what it should.
 func TestVerbs_PostAndBuild_WriteTheSame(t *testing.T) {

@@ -197,11 +197,14 @@ VERBS_API int ibv_destroy_cq(struct ibv_cq *ibcq)
 	if (error && !ctl_conn_known_dead(&ctx->ctl))
 		return rnic_fail(error);
 	ctx_object_remove(ctx, &cq->object);
-	pthread_mutex_lock(&ibcq->mutex);
-	while (ibcq->comp_events_completed != cq->object.comp_taken ||
-	       ibcq->async_events_completed != cq->object.async_taken)
-		pthread_cond_wait(&ibcq->cond, &ibcq->mutex);
-	pthread_mutex_unlock(&ibcq->mutex);
+	event_drain(ctx, &cq->object,
+		    &(struct event_acks){
+			    .call = "ibv_destroy_cq",
+			    .mutex = &ibcq->mutex,
+			    .cond = &ibcq->cond,
+			    .async = &ibcq->async_events_completed,
+			    .comp = &ibcq->comp_events_completed,
+		    });
 	channel_count(ibcq->channel, -1);
 	if (cq->slots_bytes)
 		munmap(cq->slots, cq->slots_bytes);
@@ -288,7 +291,7 @@ VERBS_API int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq *
 		got = ctx_event_read(channel->fd, &record, sizeof(record));
 		/* A record of a queue that has been destroyed is skipped. */
 		if (got > 0)
-			object = ctx_object_take_event(ctx, CTX_CQ, record.cq, true);
+			object = ctx_object_take_event(ctx, CTX_CQ, record.cq, NULL);
 	} while (got > 0 && !object);
 	if (got < 0)
 		return -1;

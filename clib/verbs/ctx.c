@@ -47,7 +47,7 @@ void ctx_object_remove(struct rnic_context *ctx, struct ctx_object *object)
 }
 
 struct ctx_object *ctx_object_take_event(struct rnic_context *ctx, enum ctx_kind kind,
-					 uint32_t handle, bool completion)
+					 uint32_t handle, const enum ibv_event_type *type)
 {
 	struct ctx_object *object;
 
@@ -56,10 +56,12 @@ struct ctx_object *ctx_object_take_event(struct rnic_context *ctx, enum ctx_kind
 		if (object->kind == kind && object->handle == handle)
 			break;
 	}
-	if (object && completion)
+	if (object && !type) {
 		object->comp_taken++;
-	else if (object)
+	} else if (object) {
 		object->async_taken++;
+		object->async_last = *type;
+	}
 	pthread_mutex_unlock(&ctx->objects_lock);
 	return object;
 }

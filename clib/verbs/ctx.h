@@ -11,10 +11,24 @@ void ctx_object_remove(struct rnic_context *ctx, struct ctx_object *object);
 
 /*
  * Finds an object and counts an event for it, in one step, so that a destroy that comes next
- * waits for its acknowledgement. Returns NULL when the object is gone.
+ * waits for its acknowledgement. type is NULL for a completion event. Returns NULL when the object
+ * is gone.
  */
 struct ctx_object *ctx_object_take_event(struct rnic_context *ctx, enum ctx_kind kind,
-					 uint32_t handle, bool completion);
+					 uint32_t handle, const enum ibv_event_type *type);
+
+/* What the application has acknowledged of an object that it destroys. */
+struct event_acks {
+	const char *call; /* that waits for the rest */
+	pthread_mutex_t *mutex; /* guards the counts */
+	pthread_cond_t *cond;
+	const uint32_t *async;
+	const uint32_t *comp; /* NULL if the object has no completion events */
+};
+
+/* Waits until every event of the object is acknowledged; nobody finds it any more (event.c). */
+void event_drain(struct rnic_context *ctx, const struct ctx_object *object,
+		 const struct event_acks *acks);
 
 /* Reads one record of an event pipe: 1, 0 at the end (the NIC is gone), or −1 with errno. */
 int ctx_event_read(int fd, void *record, size_t bytes);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Asynchronous events. */
+#include <time.h>
+
 #include "ctl.h"
 #include "ctx.h"
 
@@ -36,7 +38,7 @@ static bool event_fill(struct rnic_context *ctx, const struct rnic_async_event *
 		event->element.port_num = (int)record->handle;
 		return true;
 	}
-	object = ctx_object_take_event(ctx, kind, record->handle, false);
+	object = ctx_object_take_event(ctx, kind, record->handle, &event->event_type);
 	if (!object)
 		return false;
 	if (kind == CTX_CQ)
@@ -107,4 +109,44 @@ VERBS_API void ibv_ack_async_event(struct ibv_async_event *event)
 	default:
 		break;
 	}
+}
+
+/* An event that is not acknowledged yet, or NULL. acks->mutex is held. */
+static const char *event_missing(const struct ctx_object *object, const struct event_acks *acks,
+				 const char **ack, uint32_t *count)
+{
+	if (acks->comp && *acks->comp != object->comp_taken) {
+		*ack = "ibv_ack_cq_events";
+		*count = object->comp_taken - *acks->comp;
+		return "a completion event";
+	}
+	*ack = "ibv_ack_async_event";
+	*count = object->async_taken - *acks->async;
+	return *count ? ibv_event_type_str(object->async_last) : NULL;
+}
+
+void event_drain(struct rnic_context *ctx, const struct ctx_object *object,
+		 const struct event_acks *acks)
+{
+	const char *ack, *event;
+	struct timespec soon;
+	uint32_t count;
+	bool told = false;
+
+	clock_gettime(CLOCK_REALTIME, &soon);
+	soon.tv_sec++;
+	pthread_mutex_lock(acks->mutex);
+	while ((event = event_missing(object, acks, &ack, &count))) {
+		if (told) {
+			pthread_cond_wait(acks->cond, acks->mutex);
+		} else if (pthread_cond_timedwait(acks->cond, acks->mutex, &soon) == ETIMEDOUT &&
+			   (event = event_missing(object, acks, &ack, &count))) {
+			told = true;
+			/* The program needs the lock to acknowledge. */
+			pthread_mutex_unlock(acks->mutex);
+			ctl_conn_say_wait(&ctx->ctl, acks->call, ack, event, count);
+			pthread_mutex_lock(acks->mutex);
+		}
+	}
+	pthread_mutex_unlock(acks->mutex);
 }

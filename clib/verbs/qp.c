@@ -268,10 +268,13 @@ VERBS_API int ibv_destroy_qp(struct ibv_qp *ibqp)
 	qp_leave(qp);
 	qp_count_users(qp, -1);
 	ctx_object_remove(ctx, &qp->object);
-	pthread_mutex_lock(&ibqp->mutex);
-	while (ibqp->events_completed != qp->object.async_taken)
-		pthread_cond_wait(&ibqp->cond, &ibqp->mutex);
-	pthread_mutex_unlock(&ibqp->mutex);
+	event_drain(ctx, &qp->object,
+		    &(struct event_acks){
+			    .call = "ibv_destroy_qp",
+			    .mutex = &ibqp->mutex,
+			    .cond = &ibqp->cond,
+			    .async = &ibqp->events_completed,
+		    });
 	munmap(qp->map, qp->map_bytes);
 	pthread_mutex_destroy(&qp->sq.lock);
 	pthread_mutex_destroy(&qp->rq.lock);

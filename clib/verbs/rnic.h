@@ -56,6 +56,7 @@ struct ctx_object {
 	/* Events that the application has taken; guarded by the context's objects_lock. */
 	uint32_t async_taken;
 	uint32_t comp_taken;
+	enum ibv_event_type async_last; /* the last of the former */
 };
 
 #define CTX_BUCKETS 256

@@ -155,10 +155,13 @@ VERBS_API int ibv_destroy_srq(struct ibv_srq *ibsrq)
 	if (error && !ctl_conn_known_dead(&ctx->ctl))
 		return rnic_fail(error);
 	ctx_object_remove(ctx, &srq->object);
-	pthread_mutex_lock(&ibsrq->mutex);
-	while (ibsrq->events_completed != srq->object.async_taken)
-		pthread_cond_wait(&ibsrq->cond, &ibsrq->mutex);
-	pthread_mutex_unlock(&ibsrq->mutex);
+	event_drain(ctx, &srq->object,
+		    &(struct event_acks){
+			    .call = "ibv_destroy_srq",
+			    .mutex = &ibsrq->mutex,
+			    .cond = &ibsrq->cond,
+			    .async = &ibsrq->events_completed,
+		    });
 	munmap(srq->map, srq->map_bytes);
 	pthread_mutex_destroy(&srq->rq.lock);
 	free(srq);

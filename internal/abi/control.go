@@ -38,6 +38,7 @@ const (
 	OpShutdown           Op = 65 // rnic down
 	OpCapture            Op = 66 // CaptureReq; the reply has the read end of a pipe of pcapng
 	OpEndCapture         Op = 67 // reply CaptureRsp
+	OpWaits              Op = 68 // WaitsReq, for the log
 )
 
 // Header begins every control message; Length counts the bytes after it.
@@ -398,6 +399,16 @@ type CaptureReq struct {
 	Address     [16]byte // from or to this GID; zero: any
 	QPN         uint32   // from or to this QP of the NIC; 0: any
 	BufferBytes uint32   // what may wait for the reader before packets are dropped; 0: default
+}
+
+// WaitsReq says that a call of the program hangs until the program acknowledges events, as verbs
+// and rdma_cm have it. Texts are padded with NUL.
+type WaitsReq struct {
+	Call     [32]byte // such as rdma_destroy_id
+	Ack      [32]byte // the call that it waits for
+	Event    [40]byte // an event that is not acknowledged
+	Count    uint32   // how many there are
+	Reserved uint32
 }
 
 // CaptureRsp tells how many packets went into the file, and how many were dropped because the

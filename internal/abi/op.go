@@ -12,7 +12,7 @@ var opNames = map[Op]string{
 	OpQueryQP: "QUERY_QP", OpDestroyQP: "DESTROY_QP", OpCreateAH: "CREATE_AH",
 	OpDestroyAH: "DESTROY_AH", OpCreateSRQ: "CREATE_SRQ", OpModifySRQ: "MODIFY_SRQ",
 	OpQuerySRQ: "QUERY_SRQ", OpDestroySRQ: "DESTROY_SRQ", OpStatus: "STATUS",
-	OpShutdown: "SHUTDOWN", OpCapture: "CAPTURE", OpEndCapture: "END_CAPTURE",
+	OpShutdown: "SHUTDOWN", OpCapture: "CAPTURE", OpEndCapture: "END_CAPTURE", OpWaits: "WAITS",
 	OpOpenCM: "OPEN_CM", OpCreateEventChannel: "CREATE_EVENT_CHANNEL",
 	OpDestroyEventChannel: "DESTROY_EVENT_CHANNEL", OpCreateID: "CREATE_ID",
 	OpDestroyID: "DESTROY_ID", OpBindAddr: "BIND_ADDR", OpResolveAddr: "RESOLVE_ADDR",

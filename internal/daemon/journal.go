@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -128,6 +129,18 @@ func (s *session) who() slog.Attr {
 func (s *session) misbehaved(what string, err error) {
 	s.daemon.misbehaviour.Add(1)
 	s.daemon.journal.warn("program out of order: "+what, err, s.who())
+}
+
+// noteWait answers abi.OpWaits. Who looks for the cause of a program that hangs looks here.
+func (s *session) noteWait(m *ctl.Message) (reply, *rdma.Refusal) {
+	var req abi.WaitsReq
+	if !ctl.Decode(m.Body, &req) {
+		return reply{}, badBody(m)
+	}
+	s.daemon.journal.warn("program waits for itself", fmt.Errorf("%s waits for %s of %s",
+		printable(req.Call[:]), printable(req.Ack[:]), printable(req.Event[:])),
+		s.who(), "events", req.Count)
+	return reply{}, nil
 }
 
 // discard closes what newSession opened; serve was not started.

@@ -25,6 +25,7 @@ var anytimeOps = map[abi.Op]handler{
 	abi.OpCapture:     (*session).startCapture,
 	abi.OpEndCapture:  (*session).endCapture,
 	abi.OpShutdown:    (*session).shutdown,
+	abi.OpWaits:       (*session).noteWait,
 }
 
 //tidy:table

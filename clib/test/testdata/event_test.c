@@ -111,6 +111,50 @@ static void test_events(void)
 	CHECK(ibv_close_device(s.context) == 0);
 }
 
+/* Waits of more than a second say what they wait for. */
+static void *ack_very_late(void *arg)
+{
+	struct acker *acker = arg;
+
+	usleep(1300000);
+	if (acker->event)
+		ibv_ack_async_event(acker->event);
+	else
+		ibv_ack_cq_events(acker->cq, 2);
+	return NULL;
+}
+
+static void test_ack_log(void)
+{
+	struct ibv_qp_attr attr = {.en_sqd_async_notify = 1};
+	struct ibv_async_event event;
+	struct acker acker = {.event = &event};
+	struct setup s;
+	struct ibv_wc wc;
+	struct ibv_cq *cq;
+	pthread_t thread;
+	void *context;
+
+	setup_make(&s, 8);
+	to_state(s.qp, IBV_QPS_RTS);
+	for (int i = 0; i < 2; i++) {
+		CHECK(ibv_req_notify_cq(s.cq, 0) == 0);
+		post_signaled(s.qp, (uint64_t)i, 1);
+		CHECK(ibv_get_cq_event(s.channel, &cq, &context) == 0);
+		poll_n(s.cq, 1, &wc);
+	}
+	CHECK(ibv_modify_qp(s.qp, &attr, IBV_QP_EN_SQD_ASYNC_NOTIFY) == 0);
+	CHECK(ibv_get_async_event(s.context, &event) == 0);
+	CHECK(pthread_create(&thread, NULL, ack_very_late, &acker) == 0);
+	CHECK(ibv_destroy_qp(s.qp) == 0 && pthread_join(thread, NULL) == 0);
+	acker = (struct acker){.cq = s.cq};
+	CHECK(pthread_create(&thread, NULL, ack_very_late, &acker) == 0);
+	CHECK(ibv_destroy_cq(s.cq) == 0 && pthread_join(thread, NULL) == 0);
+	CHECK(ibv_destroy_comp_channel(s.channel) == 0);
+	CHECK(ibv_dereg_mr(s.mr) == 0 && ibv_dealloc_pd(s.pd) == 0);
+	CHECK(ibv_close_device(s.context) == 0);
+}
+
 /* A signal whose handler wants it interrupts the waits for events, as it does with hardware. */
 static void test_signal(void)
 {
@@ -214,6 +258,7 @@ int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
 		{"events", test_events},
+		{"ack_log", test_ack_log},
 		{"signal", test_signal},
 		{"fork", test_fork},
 		{"die_cq_event", test_die_cq_event},

@@ -31,9 +31,9 @@ type Config struct {
 	AckDelay uint8
 }
 
-// ECE is what enhanced connection establishment agrees upon: options whose meaning is the vendor's
-// (the VendorID fields of REQ and REP, and the attribute modifier of their header). They are carried
-// and not looked at.
+// ECE is what enhanced connection establishment agrees upon: options whose meaning is the vendor's,
+// in the vendor ID of REQ and REP and the attribute modifier of their header. They are carried and
+// not looked at.
 type ECE struct {
 	VendorID uint32 // 24 bits; 0 is none
 	Options  uint32

@@ -33,6 +33,19 @@
 //	                │                     │ EventRejected          │
 //	REQ ────► REQ received ─ Accept ─► REP sent ─── RTU ────► established
 //
+// # Time
+//
+// A message is repeated as often as the REQ allows, and for as long as that many response timeouts
+// take; but the first repetitions come early, see interval. A peer that repeats a message about
+// which the owner has thought for a second gets an MRA, and an MRA prolongs the wait.
+//
+// # What there is not
+//
+// A peer-to-peer connection (IBTA 12.10.5), in which both sides send a REQ and neither listens, cannot
+// be asked for through rdma_cm, and the Linux kernel refuses to make one: two REQs that cross make two
+// connections here, if both sides listen, and are rejected with reason 8 if they do not. Alternate
+// paths (LAP) are declined: Ethernet has its own ways to fail over.
+//
 // An ID belongs to the owner until it calls Release, whatever has happened to it, so that the
 // owner's own tables need no second bookkeeping. After Release there are no events about it.
 package cm

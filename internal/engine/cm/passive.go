@@ -184,7 +184,8 @@ func (e *Engine) Accept(now clock.Time, id ID, p *AcceptParams) *rdma.Refusal {
 	c.localQPN = p.QPN
 	m := mad.REP{
 		LocalID: mad.CommID(c.id), RemoteID: c.peerID, VendorID: p.ECE.VendorID,
-		LocalQPN: p.QPN, StartPSN: p.StartPSN, ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
+		LocalQPN: p.QPN, StartPSN: p.StartPSN,
+		ResponderResources: p.ResponderResources, InitiatorDepth: p.InitiatorDepth,
 		AckDelay: e.cfg.AckDelay, FlowControl: p.FlowControl, RNRRetry: p.RNRRetry, SRQ: p.SRQ,
 		LocalGUID: e.cfg.NodeGUID,
 	}
