@@ -4,7 +4,7 @@
 // slow only the ratios mean anything.
 //
 //	make bench
-//	go run ./test/bench -runs 5
+//	go run ./test/bench -runs 5 -only connections
 //
 // It judges nothing; its exit status is 1 only when something could not be measured.
 package main

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +22,7 @@ const programWait = 2 * time.Minute
 // bench is one run of everything.
 type bench struct {
 	runs     int
+	rows     *regexp.Regexp // those to measure
 	rnic     string
 	dir      string
 	port     int

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"text/tabwriter"
@@ -50,6 +51,8 @@ var measurements = []measurement{
 	},
 }
 
+const idleRow = "idle NIC, of a core"
+
 func main() {
 	if os.Getenv(peerEnv) != "" {
 		if err := playPeer(os.Args[1:]); err != nil {
@@ -60,12 +63,18 @@ func main() {
 	}
 	runs := flag.Int("runs", 3, "repeat each measurement this often and print the median")
 	binary := flag.String("rnic", "bin/rnic", "the rnic `binary` to measure")
+	only := flag.String("only", "", "measure only rows that match this `expression`")
 	flag.Parse()
+	rows, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
 	if *runs < 1 || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	b := &bench{runs: *runs}
+	b := &bench{runs: *runs, rows: rows}
 	if err := b.prepare(*binary); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -84,15 +93,24 @@ func (b *bench) all() {
 	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(out, "path\tmeasurement\tSoftRNIC\tTCP\t\tSoftRNIC is\t")
 	for _, p := range b.paths() {
-		tcp := b.measureTCP(p)
+		var tcp map[string]float64 // once it is wanted
 		for _, m := range measurements {
+			if !b.rows.MatchString(m.name) {
+				continue
+			}
+			if tcp == nil {
+				tcp = b.measureTCP(p)
+			}
 			b.print(out, p, m, tcp)
 		}
 		for _, row := range rateRows {
-			b.printRate(out, p, row)
+			if b.rows.MatchString(row.name) {
+				b.printRate(out, p, row)
+			}
 		}
-		idle := b.idle(p)
-		fmt.Fprintf(out, "%s\tidle NIC, of a core\t%.2f\t\t%%\t\t\n", p.name, idle)
+		if b.rows.MatchString(idleRow) {
+			fmt.Fprintf(out, "%s\t%s\t%.2f\t\t%%\t\t\n", p.name, idleRow, b.idle(p))
+		}
 	}
 	_ = out.Flush() // its only failure is standard output's
 }
