@@ -39,6 +39,7 @@
 #define RNIC_OFF_DOORBELL_WORDS 0x100u
 #define RNIC_LANE_PAGE_BYTES 0x1000u
 #define RNIC_OFF_LANE_SLEEPING 0x0u
+#define RNIC_OFF_LANE_ORIGIN 0x40u
 
 /* Control requests. */
 #define RNIC_OP_HELLO 0x1u
@@ -104,6 +105,11 @@
 #define RNIC_OP_WAITS 0x44u
 #define RNIC_OP_RESIZE_CQ 0x46u
 #define RNIC_OP_MODIFY_CQ 0x47u
+#define RNIC_OP_OPEN_XRCD 0x48u
+#define RNIC_OP_CLOSE_XRCD 0x49u
+#define RNIC_OP_OPEN_QP 0x4au
+#define RNIC_XRCD_CREATE 0x1u
+#define RNIC_XRCD_EXCLUSIVE 0x2u
 
 /* Vendor errors of completions. */
 #define RNIC_VENDOR_NONE 0x0u
@@ -125,6 +131,7 @@
 #define RNIC_VENDOR_RD_ATOMIC 0x10u
 #define RNIC_VENDOR_FLUSHED 0x11u
 #define RNIC_VENDOR_WINDOW 0x12u
+#define RNIC_VENDOR_SHARED_QUEUE 0x15u
 #define RNIC_VENDOR_CQ_OVERRUN 0x13u
 #define RNIC_VENDOR_MODIFIED 0x14u
 
@@ -904,6 +911,26 @@ static_assert(offsetof(struct rnic_modify_cq_req, handle) == 0, "rnic_modify_cq_
 static_assert(offsetof(struct rnic_modify_cq_req, count) == 4, "rnic_modify_cq_req.count");
 static_assert(offsetof(struct rnic_modify_cq_req, period_microseconds) == 8, "rnic_modify_cq_req.period_microseconds");
 static_assert(offsetof(struct rnic_modify_cq_req, reserved) == 12, "rnic_modify_cq_req.reserved");
+
+struct rnic_open_xrcd_req {
+	uint32_t flags;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_open_xrcd_req) == 8, "rnic_open_xrcd_req");
+static_assert(offsetof(struct rnic_open_xrcd_req, flags) == 0, "rnic_open_xrcd_req.flags");
+static_assert(offsetof(struct rnic_open_xrcd_req, reserved) == 4, "rnic_open_xrcd_req.reserved");
+
+struct rnic_open_qp_req {
+	uint32_t xrcd;
+	uint32_t qpn;
+	uint32_t type;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_open_qp_req) == 16, "rnic_open_qp_req");
+static_assert(offsetof(struct rnic_open_qp_req, xrcd) == 0, "rnic_open_qp_req.xrcd");
+static_assert(offsetof(struct rnic_open_qp_req, qpn) == 4, "rnic_open_qp_req.qpn");
+static_assert(offsetof(struct rnic_open_qp_req, type) == 8, "rnic_open_qp_req.type");
+static_assert(offsetof(struct rnic_open_qp_req, reserved) == 12, "rnic_open_qp_req.reserved");
 
 struct rnic_status_rsp {
 	uint32_t bytes;

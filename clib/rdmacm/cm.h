@@ -32,6 +32,7 @@
 struct cm_device {
 	struct ibv_context *verbs;
 	struct ibv_pd *pd; /* for queue pairs of ids whose program names none */
+	struct ibv_xrcd *xrcd; /* likewise; NULL until one is needed, guarded by devices_lock */
 	uint8_t max_responder_resources;
 	uint8_t max_initiator_depth;
 	struct cm_device *next;
@@ -147,6 +148,9 @@ static inline int cm_no_cancel(void)
 
 /* session.c */
 int session_get(struct cm_session **session);
+/* Returns the device's XRC domain, or NULL with errno. */
+struct ibv_xrcd *session_device_xrcd(struct cm_session *session, struct cm_device *device);
+
 int session_device_find(struct cm_session *session, const char *name, struct cm_device **device);
 
 /* addr.c */

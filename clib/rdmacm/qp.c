@@ -129,12 +129,15 @@ static uint32_t qp_receives(const struct ibv_qp_init_attr_ex *attr)
 	return attr->cap.max_recv_wr;
 }
 
+/* Makes the completion queues that the program does not bring and the QP has. */
 static int qp_create_cqs(struct cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rdma_cm_id *base = &id->base;
 	int error = 0;
 
-	if (!attr->recv_cq) {
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		return 0;
+	if (!attr->recv_cq && attr->qp_type != IBV_QPT_XRC_SEND) {
 		error = qp_create_cq(id, qp_receives(attr), &base->recv_cq_channel, &base->recv_cq);
 		attr->recv_cq = base->recv_cq;
 	}
@@ -148,6 +151,23 @@ static int qp_create_cqs(struct cm_id *id, struct ibv_qp_init_attr_ex *attr)
 	return error;
 }
 
+/* Completes the domain that the QP belongs to: of protection, or of XRC. */
+static int qp_take_domain(struct cm_id *id, struct ibv_qp_init_attr_ex *attr)
+{
+	if (attr->qp_type == IBV_QPT_XRC_RECV) {
+		if (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd) {
+			attr->comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+			attr->xrcd = session_device_xrcd(id->session, id->device);
+		}
+		return attr->xrcd ? 0 : errno;
+	}
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
+		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
+		attr->pd = id->device->pd;
+	}
+	return attr->pd->context == id->base.verbs ? 0 : EINVAL;
+}
+
 static int qp_create(struct cm_id *id, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rdma_cm_id *base = &id->base;
@@ -155,13 +175,10 @@ static int qp_create(struct cm_id *id, struct ibv_qp_init_attr_ex *attr)
 
 	if (!base->verbs || base->qp)
 		return EINVAL;
-	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
-		attr->comp_mask |= IBV_QP_INIT_ATTR_PD;
-		attr->pd = id->device->pd;
-	}
-	if (attr->pd->context != base->verbs)
-		return EINVAL;
-	if (!attr->srq)
+	error = qp_take_domain(id, attr);
+	if (error)
+		return error;
+	if (!attr->srq && attr->qp_type != IBV_QPT_XRC_RECV && attr->qp_type != IBV_QPT_XRC_SEND)
 		attr->srq = base->srq;
 	error = qp_create_cqs(id, attr);
 	if (error)
@@ -179,7 +196,8 @@ static int qp_create(struct cm_id *id, struct ibv_qp_init_attr_ex *attr)
 		qp_destroy_cqs(id);
 		return error;
 	}
-	base->pd = attr->pd;
+	if (attr->qp_type != IBV_QPT_XRC_RECV)
+		base->pd = attr->pd;
 	return 0;
 }
 
@@ -209,7 +227,30 @@ CM_API void rdma_destroy_qp(struct rdma_cm_id *id)
 	if (id->qp)
 		ibv_destroy_qp(id->qp);
 	id->qp = NULL;
-	qp_destroy_cqs(id_of(id));
+	/* Those of an XRC SRQ go with it. */
+	if (!id->srq || id->qp_type != IBV_QPT_XRC_RECV)
+		qp_destroy_cqs(id_of(id));
+}
+
+/* Completes what an XRC SRQ is made of: the device's domain and a completion queue of the id's. */
+static int srq_take_parts(struct cm_id *id, struct ibv_srq_init_attr_ex *attr)
+{
+	int error = 0;
+
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) || !attr->xrcd) {
+		attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
+		attr->xrcd = session_device_xrcd(id->session, id->device);
+		if (!attr->xrcd)
+			return -1;
+	}
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) || !attr->cq) {
+		if (!id->base.recv_cq)
+			error = qp_create_cq(id, attr->attr.max_wr, &id->base.recv_cq_channel,
+					     &id->base.recv_cq);
+		attr->comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
+		attr->cq = id->base.recv_cq;
+	}
+	return cm_result(error);
 }
 
 CM_API int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr)
@@ -224,9 +265,17 @@ CM_API int rdma_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex
 	}
 	if (attr->pd->context != id->verbs)
 		return cm_result(EINVAL);
-	srq = ibv_create_srq_ex(id->verbs, attr);
-	if (!srq)
+	if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type == IBV_SRQT_XRC &&
+	    srq_take_parts(id_of(id), attr) != 0)
 		return -1;
+	srq = ibv_create_srq_ex(id->verbs, attr);
+	if (!srq) {
+		int error = errno;
+
+		if (attr->cq && attr->cq == id->recv_cq && !id->qp)
+			qp_destroy_cqs(id_of(id));
+		return cm_result(error);
+	}
 	id->srq = srq;
 	id->pd = attr->pd;
 	return 0;
@@ -254,4 +303,6 @@ CM_API void rdma_destroy_srq(struct rdma_cm_id *id)
 	if (id->srq)
 		ibv_destroy_srq(id->srq);
 	id->srq = NULL;
+	if (!id->qp)
+		qp_destroy_cqs(id_of(id));
 }

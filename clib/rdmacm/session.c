@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The connection to the NIC, the devices opened on it, and what a fork does to both. */
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "cm.h"
@@ -89,6 +90,23 @@ fail:;
 		ibv_close_device(device->verbs);
 	free(device);
 	return error;
+}
+
+struct ibv_xrcd *session_device_xrcd(struct cm_session *session, struct cm_device *device)
+{
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+	struct ibv_xrcd *xrcd;
+
+	pthread_mutex_lock(&session->devices_lock);
+	if (!device->xrcd)
+		device->xrcd = ibv_open_xrcd(device->verbs, &attr);
+	xrcd = device->xrcd;
+	pthread_mutex_unlock(&session->devices_lock);
+	return xrcd;
 }
 
 /* Returns a device that is open; devices_lock is held. */

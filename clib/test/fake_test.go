@@ -437,6 +437,15 @@ func (c *fakeConn) executeObject(m *ctl.Message) ctl.Message {
 		return rsp
 	case abi.OpCreateCQ:
 		return c.createCQ(decode[abi.CreateCQReq](c, m))
+	case abi.OpResizeCQ:
+		return c.resizeCQ(decode[abi.ResizeCQReq](c, m))
+	case abi.OpModifyCQ:
+		if decode[abi.ModifyCQReq](c, m).PeriodMicroseconds == 0 {
+			return refuse(syscall.EINVAL, "no period")
+		}
+		return ctl.Message{}
+	case abi.OpOpenXRCD, abi.OpOpenQP, abi.OpAllocMW:
+		return refuse(syscall.EOPNOTSUPP, "neither XRC nor windows here")
 	case abi.OpCreateQP:
 		return c.createQP(decode[abi.CreateQPReq](c, m))
 	case abi.OpModifyQP:
@@ -491,6 +500,19 @@ func (c *fakeConn) createCQ(req abi.CreateCQReq) ctl.Message {
 	q.ring = ring.NewProducer(m.Bytes()[abi.QueueHeaderBytes:], geo,
 		ring.Word(m.Bytes(), abi.OffCQProducer), ring.Word(m.Bytes(), abi.OffCQConsumer))
 	c.cqs[q.handle] = q
+	rsp := body(abi.CreateCQRsp{Handle: q.handle, Entries: geo.Entries})
+	rsp.FDs = []int{fd}
+	return rsp
+}
+
+func (c *fakeConn) resizeCQ(req abi.ResizeCQReq) ctl.Message {
+	q := c.cqs[req.Handle]
+	geo := ring.Geometry{Entries: ring.RoundEntries(req.Entries), Stride: abi.CQEBytes}
+	if q.ring.Unreleased() > geo.Entries {
+		return refuse(syscall.EINVAL, "too few entries")
+	}
+	m, fd := c.share(geo.Bytes())
+	q.ring = q.ring.MoveTo(m.Bytes(), geo)
 	rsp := body(abi.CreateCQRsp{Handle: q.handle, Entries: geo.Entries})
 	rsp.FDs = []int{fd}
 	return rsp

@@ -43,7 +43,7 @@ func checkCase(t *testing.T, r result) {
 
 func TestVerbs_Objects(t *testing.T) {
 	runCases(t, "object_test.c",
-		[]string{"query_device", "query_port", "objects", "ah_from_wc", "names", "walk"})
+		[]string{"query_device", "query_port", "objects", "ah_from_wc", "names", "walk", "domains"})
 }
 
 // TestVerbs_MemoryForbidden_IsSaidOnce wants the reason, and the remedy that the NIC gives with it,
@@ -64,7 +64,7 @@ func TestVerbs_MemoryForbidden_IsSaidOnce(t *testing.T) {
 
 func TestVerbs_Queues(t *testing.T) {
 	runCases(t, "queue_test.c",
-		[]string{"post_errors", "build_errors", "cancel", "poll_ex", "overrun"})
+		[]string{"post_errors", "build_errors", "cancel", "poll_ex", "overrun", "resize"})
 }
 
 // TestVerbs_Slots_ComeBackByPoll posts until there is no room: no queue overruns by that.

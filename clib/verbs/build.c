@@ -46,7 +46,7 @@ static void build_abort(struct ibv_qp_ex *ex)
 }
 
 /* Begins a request. Returns NULL after an error, which wr_complete reports. */
-static struct rnic_send_wqe *build_begin(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
+static struct rnic_send_wqe *build_begin(struct ibv_qp_ex *ex, unsigned int opcode)
 {
 	struct rnic_qp *qp = build_qp(ex);
 	const unsigned int known = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
@@ -72,7 +72,7 @@ static struct rnic_send_wqe *build_begin(struct ibv_qp_ex *ex, enum ibv_wr_opcod
 	return wqe;
 }
 
-static void build_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey,
+static void build_rdma(struct ibv_qp_ex *ex, unsigned int opcode, uint32_t rkey,
 		       uint64_t remote_addr, uint32_t imm)
 {
 	struct rnic_send_wqe *wqe = build_begin(ex, opcode);
@@ -187,6 +187,27 @@ static void build_append(struct rnic_qp *qp, const void *from, size_t length)
 	wqe->inline_len += (uint32_t)length;
 }
 
+static void build_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+			       const void *value)
+{
+	build_rdma(ex, POST_WR_ATOMIC_WRITE, rkey, remote_addr, 0);
+	build_append(build_qp(ex), value, sizeof(uint64_t));
+}
+
+/* type and level are those of enum ib_placement_type and enum ib_selectivity_level. */
+static void build_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t length,
+			uint8_t type, uint8_t level)
+{
+	struct rnic_send_wqe *wqe;
+
+	build_rdma(ex, POST_WR_FLUSH, rkey, remote_addr, 0);
+	wqe = build_qp(ex)->build_wqe;
+	if (!wqe)
+		return;
+	wqe->compare_add = (uint64_t)(type & 0xf) | (uint64_t)(level & 0xf) << 4;
+	wqe->swap = length;
+}
+
 static void build_set_inline(struct ibv_qp_ex *ex, void *addr, size_t length)
 {
 	build_append(build_qp(ex), addr, length);
@@ -254,8 +275,8 @@ static void build_send_tso(struct ibv_qp_ex *ex, void *header, uint16_t bytes, u
 
 static void build_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t number)
 {
-	(void)number;
-	build_refuse(ex);
+	if (build_qp(ex)->build_wqe)
+		build_qp(ex)->build_wqe->extra = number;
 }
 
 void build_qp_init(struct rnic_qp *qp)
@@ -283,4 +304,6 @@ void build_qp_init(struct rnic_qp *qp)
 	ex->wr_start = build_start;
 	ex->wr_complete = build_complete;
 	ex->wr_abort = build_abort;
+	qp->later.wr_atomic_write = build_atomic_write;
+	qp->later.wr_flush = build_flush;
 }

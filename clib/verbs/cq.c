@@ -7,6 +7,7 @@
 
 #include "ctl.h"
 #include "ctx.h"
+#include "domain.h"
 #include "queue.h"
 
 static struct rnic_channel *channel_of(struct ibv_comp_channel *channel)
@@ -166,22 +167,33 @@ VERBS_API struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
 
 struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
-	const uint64_t fields = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	const uint64_t fields = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+				IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 	const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
 			       IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	struct rnic_pd *parent = NULL;
 	struct rnic_cq *cq;
 
-	if ((attr->wc_flags & ~fields) || (attr->comp_mask & ~IBV_CQ_INIT_ATTR_MASK_FLAGS) ||
+	if ((attr->wc_flags & ~fields) || (attr->comp_mask & ~known) ||
 	    ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) && (attr->flags & ~flags))) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (attr->cqe < 1 || attr->comp_vector >= (uint32_t)context->num_comp_vectors) {
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD)
+		parent = pd_of(attr->parent_domain);
+	if (attr->cqe < 1 || attr->comp_vector >= (uint32_t)context->num_comp_vectors ||
+	    (parent && (!parent->protection || parent->base.context != context))) {
 		errno = EINVAL;
 		return NULL;
 	}
 	cq = cq_create(context, attr);
-	return cq ? &cq->ex : NULL;
+	if (!cq)
+		return NULL;
+	cq->parent = parent;
+	if (parent)
+		atomic_fetch_add(&parent->users, 1);
+	return &cq->ex;
 }
 
 VERBS_API int ibv_destroy_cq(struct ibv_cq *ibcq)
@@ -206,6 +218,8 @@ VERBS_API int ibv_destroy_cq(struct ibv_cq *ibcq)
 			    .comp = &ibcq->comp_events_completed,
 		    });
 	channel_count(ibcq->channel, -1);
+	if (cq->parent)
+		atomic_fetch_sub(&cq->parent->users, 1);
 	if (cq->slots_bytes)
 		munmap(cq->slots, cq->slots_bytes);
 	munmap(cq->map, cq->map_bytes);

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctl.h"
 #include "device.h"
+#include "domain.h"
 #include "mem.h"
 #include "mr.h"
 
@@ -85,6 +87,27 @@ void *ctx_map_fd(int fd, size_t bytes, int prot)
 	return map == MAP_FAILED ? NULL : map;
 }
 
+uint64_t ctx_clock(const struct rnic_context *ctx)
+{
+	const uint64_t *origin =
+		(const uint64_t *)(const void *)(ctx->lane + RNIC_OFF_LANE_ORIGIN);
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - *origin;
+}
+
+int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)
+{
+	const uint32_t wanted = values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK;
+
+	/* Ticks of hca_core_clock, which may be more than a second has nanoseconds. */
+	if (wanted)
+		values->raw_clock = (struct timespec){.tv_nsec = (long)ctx_clock(ctx_of(context))};
+	values->comp_mask = wanted;
+	return 0;
+}
+
 /*
  * A child must not speak on its parent's connection, nor share registered memory with it. Its
  * contexts are dead; what it destroys, it destroys locally.
@@ -143,6 +166,13 @@ static void ctx_fill(struct rnic_context *ctx)
 	vctx->query_device_ex = query_device_ex;
 	vctx->create_cq_ex = cq_create_ex;
 	vctx->modify_cq = cq_modify;
+	vctx->open_qp = qp_open;
+	vctx->open_xrcd = domain_xrcd_open;
+	vctx->close_xrcd = domain_xrcd_close;
+	vctx->alloc_parent_domain = domain_parent_alloc;
+	vctx->alloc_td = domain_td_alloc;
+	vctx->dealloc_td = domain_td_dealloc;
+	vctx->query_rt_values = query_rt_values;
 	vctx->create_qp_ex = qp_create_ex;
 	vctx->create_srq_ex = srq_create_ex;
 	vctx->get_srq_num = srq_number;

@@ -42,6 +42,9 @@ int ctx_conn_open_own(struct rnic_context *ctx, struct ctl_conn *conn);
 /* Maps a memfd of the NIC and closes it. Returns NULL with errno. */
 void *ctx_map_fd(int fd, size_t bytes, int prot);
 
+/* Reads the NIC's clock, in nanoseconds, as the timestamps of completions have it. */
+uint64_t ctx_clock(const struct rnic_context *ctx);
+
 /* Operations of the context that live in other files. */
 int query_port_ex(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
 		  size_t attr_bytes);
@@ -52,6 +55,8 @@ int cq_arm(struct ibv_cq *ibcq, int solicited_only);
 int cq_modify(struct ibv_cq *ibcq, struct ibv_modify_cq_attr *attr);
 struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *qp_open(struct ibv_context *context, struct ibv_qp_open_attr *attr);
+int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 int post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Polling completion queues, by array and by the extended interface, and arming them. */
 #include <sched.h>
+#include <time.h>
 
 #include "cause.h"
 #include "cq.h"
@@ -358,6 +359,17 @@ static uint64_t poll_ex_completion_ts(struct ibv_cq_ex *ex)
 	return cq_of_ex(ex)->current.timestamp;
 }
 
+/* The wall clock may be set; what it says now of the moment then is as good as can be told. */
+static uint64_t poll_ex_wallclock(struct ibv_cq_ex *ex)
+{
+	struct rnic_context *ctx = ctx_of(ex->context);
+	struct timespec wall;
+
+	clock_gettime(CLOCK_REALTIME, &wall);
+	return (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec -
+	       (ctx_clock(ctx) - cq_of_ex(ex)->current.timestamp);
+}
+
 void cq_poll_init(struct rnic_cq *cq, uint64_t wc_flags)
 {
 	struct ibv_cq_ex *ex = &cq->ex;
@@ -377,4 +389,6 @@ void cq_poll_init(struct rnic_cq *cq, uint64_t wc_flags)
 	ex->read_dlid_path_bits = poll_ex_dlid_path_bits;
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 		ex->read_completion_ts = poll_ex_completion_ts;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+		ex->read_completion_wallclock_ns = poll_ex_wallclock;
 }

@@ -22,6 +22,8 @@ bool post_opcode_is_allowed(enum ibv_qp_type type, unsigned int opcode)
 	unsigned int allowed = 0;
 
 	if (type == IBV_QPT_RC)
+		allowed = rc | POST_BIT(POST_WR_FLUSH) | POST_BIT(POST_WR_ATOMIC_WRITE);
+	else if (type == IBV_QPT_XRC_SEND)
 		allowed = rc;
 	else if (type == IBV_QPT_UC)
 		allowed = uc;
@@ -41,9 +43,10 @@ int post_send_check(struct rnic_qp *qp)
 
 	if (ctl_conn_known_dead(&ctx_of(qp->base.context)->ctl))
 		return EIO;
+	if (qp->sq.entries == 0)
+		return EINVAL;
 	state = post_qp_state(qp);
-	if (state == IBV_QPS_RESET || state == IBV_QPS_INIT || state == IBV_QPS_RTR ||
-	    qp->sq.entries == 0)
+	if (state == IBV_QPS_RESET || state == IBV_QPS_INIT || state == IBV_QPS_RTR)
 		return EINVAL;
 	return 0;
 }
@@ -153,10 +156,11 @@ static int post_wqe_local(struct rnic_send_wqe *wqe, const struct ibv_send_wr *w
 
 static void post_wqe_remote(struct rnic_send_wqe *wqe, const struct ibv_send_wr *wr)
 {
-	switch (wr->opcode) {
+	switch ((unsigned int)wr->opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 	case IBV_WR_RDMA_READ:
+	case POST_WR_ATOMIC_WRITE:
 		wqe->remote_addr = wr->wr.rdma.remote_addr;
 		wqe->rkey = wr->wr.rdma.rkey;
 		break;
@@ -179,6 +183,10 @@ static int post_wqe_fill(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
 				   IBV_SEND_INLINE;
 	int error;
 
+	/* Work requests of lists have no place for what a FLUSH says. */
+	if ((unsigned int)wr->opcode == POST_WR_FLUSH)
+		return EINVAL;
+
 	if (!post_opcode_is_allowed(qp->base.qp_type, wr->opcode) || (wr->send_flags & ~known))
 		return EINVAL;
 	error = post_is_local(wr->opcode) ? post_wqe_local(wqe, wr, windows)
@@ -190,6 +198,8 @@ static int post_wqe_fill(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
 	wqe->flags = (uint8_t)wr->send_flags;
 	wqe->imm_or_rkey = wr->invalidate_rkey; /* shares its bytes with imm_data */
 	post_wqe_remote(wqe, wr);
+	if (qp->base.qp_type == IBV_QPT_XRC_SEND)
+		wqe->extra = wr->qp_type.xrc.remote_srqn;
 	if (qp->base.qp_type == IBV_QPT_UD) {
 		if (!wr->wr.ud.ah)
 			return EINVAL;

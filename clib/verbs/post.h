@@ -5,6 +5,9 @@
 
 #include "rnic.h"
 
+/* Opcodes that not every version of the header has. */
+enum { POST_WR_FLUSH = 14, POST_WR_ATOMIC_WRITE = 15, POST_WR_NONE = 31 };
+
 /* Returns 0 when a send may be posted now, else EIO, EINVAL; the caller holds sq.lock. */
 int post_send_check(struct rnic_qp *qp);
 

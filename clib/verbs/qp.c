@@ -7,6 +7,7 @@
 #include "cq.h"
 #include "ctl.h"
 #include "ctx.h"
+#include "domain.h"
 #include "post.h"
 #include "queue.h"
 
@@ -77,11 +78,12 @@ static int qp_request(struct rnic_qp *qp, const struct rnic_create_qp_req *req)
 	return 0;
 }
 
-static void qp_set_base(struct rnic_qp *qp, const struct ibv_qp_init_attr_ex *attr)
+static void qp_set_base(struct rnic_qp *qp, struct ibv_context *context,
+			const struct ibv_qp_init_attr_ex *attr)
 {
 	struct ibv_qp *base = &qp->base;
 
-	base->context = attr->pd->context;
+	base->context = context;
 	base->qp_context = attr->qp_context;
 	base->pd = attr->pd;
 	base->send_cq = attr->send_cq;
@@ -119,12 +121,13 @@ static void qp_count_users(struct rnic_qp *qp, int change)
 		atomic_fetch_add(&cq_of(qp->base.send_cq)->users, (unsigned int)change);
 }
 
-static struct ibv_qp *qp_create(struct ibv_qp_init_attr_ex *attr)
+static struct ibv_qp *qp_create(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	struct rnic_qp *qp = calloc(1, sizeof(*qp));
 	struct rnic_create_qp_req req = {
 		.type = attr->qp_type,
-		.pd = attr->pd->handle,
+		.pd = attr->pd ? attr->pd->handle : 0,
+		.xrcd = attr->xrcd ? xrcd_of(attr->xrcd)->handle : 0,
 		.send_cq = attr->send_cq ? attr->send_cq->handle : 0,
 		.recv_cq = attr->recv_cq ? attr->recv_cq->handle : 0,
 		.srq = attr->srq ? attr->srq->handle : 0,
@@ -139,7 +142,7 @@ static struct ibv_qp *qp_create(struct ibv_qp_init_attr_ex *attr)
 
 	if (!qp)
 		return NULL;
-	qp_set_base(qp, attr);
+	qp_set_base(qp, context, attr);
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		req.send_ops_flags = (uint32_t)attr->send_ops_flags;
 		build_qp_init(qp);
@@ -159,8 +162,23 @@ static struct ibv_qp *qp_create(struct ibv_qp_init_attr_ex *attr)
 	memcpy(&qp->init, attr, sizeof(qp->init));
 	qp_count_users(qp, 1);
 	qp_join(qp);
-	ctx_object_add(ctx_of(attr->pd->context), &qp->object, CTX_QP, qp->base.handle);
+	ctx_object_add(ctx_of(context), &qp->object, CTX_QP, qp->base.handle);
 	return &qp->base;
+}
+
+/* Takes out what a QP of the type does not have; verbs ignore it. */
+static void qp_take_parts(struct ibv_qp_init_attr_ex *attr)
+{
+	if (attr->qp_type == IBV_QPT_XRC_RECV) {
+		attr->pd = NULL;
+		attr->send_cq = NULL;
+	} else {
+		attr->xrcd = NULL;
+	}
+	if (attr->qp_type == IBV_QPT_XRC_RECV || attr->qp_type == IBV_QPT_XRC_SEND) {
+		attr->recv_cq = NULL;
+		attr->srq = NULL;
+	}
 }
 
 VERBS_API struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -172,18 +190,39 @@ VERBS_API struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
 	memcpy(&ex, attr, sizeof(*attr));
 	ex.pd = pd;
 	ex.comp_mask = IBV_QP_INIT_ATTR_PD;
-	qp = qp_create(&ex);
+	if (attr->qp_type == IBV_QPT_XRC_RECV) { /* its domain has no place here */
+		errno = EINVAL;
+		return NULL;
+	}
+	qp_take_parts(&ex);
+	qp = qp_create(pd->context, &ex);
 	if (qp)
 		attr->cap = ex.cap;
 	return qp;
 }
 
+/* The bits of the operations are the work request opcodes, but for two that came later. */
+static unsigned int qp_opcode_of(unsigned int bit)
+{
+	enum { FLUSH_BIT = 11, ATOMIC_WRITE_BIT = 12 };
+
+	if (bit == FLUSH_BIT)
+		return POST_WR_FLUSH;
+	if (bit == ATOMIC_WRITE_BIT)
+		return POST_WR_ATOMIC_WRITE;
+	return bit < FLUSH_BIT ? bit : POST_WR_NONE;
+}
+
 struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr)
 {
 	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS |
-			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+			       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD;
+	const bool is_target = attr->qp_type == IBV_QPT_XRC_RECV;
+	struct ibv_qp_init_attr_ex parts = *attr;
+	struct ibv_qp *qp;
 
-	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || attr->pd->context != context) {
+	if (!(attr->comp_mask & (is_target ? IBV_QP_INIT_ATTR_XRCD : IBV_QP_INIT_ATTR_PD)) ||
+	    (is_target ? attr->xrcd->context : attr->pd->context) != context) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -193,16 +232,58 @@ struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr
 		return NULL;
 	}
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
-		/* Bit i of the operations is work request opcode i. */
 		for (unsigned int i = 0; i < 64; i++) {
 			if ((attr->send_ops_flags >> i & 1) &&
-			    !post_opcode_is_allowed(attr->qp_type, i)) {
+			    !post_opcode_is_allowed(attr->qp_type, qp_opcode_of(i))) {
 				errno = EOPNOTSUPP;
 				return NULL;
 			}
 		}
 	}
-	return qp_create(attr);
+	qp_take_parts(&parts);
+	qp = qp_create(context, &parts);
+	if (qp)
+		attr->cap = parts.cap;
+	return qp;
+}
+
+/* Takes a further handle of a receiving XRC QP, which another process may have made. */
+struct ibv_qp *qp_open(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+	const uint32_t needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+				IBV_QP_OPEN_ATTR_TYPE;
+	struct rnic_open_qp_req req = {.qpn = attr->qp_num, .type = attr->qp_type};
+	struct ctl_call call = {.op = RNIC_OP_OPEN_QP, .req = &req, .req_bytes = sizeof(req)};
+	struct ibv_qp_init_attr_ex init = {.qp_type = attr->qp_type};
+	struct rnic_handle_msg rsp;
+	struct rnic_qp *qp;
+	int error = 0;
+
+	if (attr->comp_mask & ~(needed | IBV_QP_OPEN_ATTR_CONTEXT))
+		error = EOPNOTSUPP;
+	else if ((attr->comp_mask & needed) != needed || attr->xrcd->context != context)
+		error = EINVAL;
+	qp = error ? NULL : calloc(1, sizeof(*qp));
+	if (qp) {
+		req.xrcd = xrcd_of(attr->xrcd)->handle;
+		error = ctl_conn_query(&ctx_of(context)->ctl, &call, &rsp, sizeof(rsp));
+	}
+	if (error || !qp) {
+		free(qp);
+		errno = error ? error : ENOMEM;
+		return NULL;
+	}
+	if (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT)
+		init.qp_context = attr->qp_context;
+	qp_set_base(qp, context, &init);
+	memcpy(&qp->init, &init, sizeof(qp->init));
+	pthread_mutex_init(&qp->sq.lock, NULL);
+	pthread_mutex_init(&qp->rq.lock, NULL);
+	qp->is_shared = true;
+	qp->base.handle = rsp.handle;
+	qp->base.qp_num = attr->qp_num;
+	ctx_object_add(ctx_of(context), &qp->object, CTX_QP, qp->base.handle);
+	return &qp->base;
 }
 
 VERBS_API struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
@@ -275,7 +356,8 @@ VERBS_API int ibv_destroy_qp(struct ibv_qp *ibqp)
 			    .cond = &ibqp->cond,
 			    .async = &ibqp->events_completed,
 		    });
-	munmap(qp->map, qp->map_bytes);
+	if (!qp->is_shared)
+		munmap(qp->map, qp->map_bytes);
 	pthread_mutex_destroy(&qp->sq.lock);
 	pthread_mutex_destroy(&qp->rq.lock);
 	free(qp);

@@ -86,6 +86,7 @@ struct rnic_channel {
 #define CQ_BUCKETS 1024
 
 struct queue_ring;
+struct rnic_pd;
 
 struct rnic_cq {
 	struct ibv_cq_ex ex; /* struct ibv_cq is its beginning */
@@ -93,6 +94,7 @@ struct rnic_cq {
 	pthread_mutex_t lock;
 	bool unlocked; /* the application promised to poll from one thread */
 	atomic_uint users; /* ends of queue pairs that complete here */
+	struct rnic_pd *parent; /* domain, or NULL */
 	unsigned char *map;
 	size_t map_bytes;
 	/* The entries: behind the header in map, or after a resize in a mapping of their own. */
@@ -135,6 +137,14 @@ struct rnic_qp {
 	union {
 		struct ibv_qp base;
 		struct ibv_qp_ex ex;
+		/* Operations that later versions of the header have put behind those of this one. */
+		struct {
+			char until[offsetof(struct ibv_qp_ex, wr_atomic_write)];
+			void (*wr_atomic_write)(struct ibv_qp_ex *, uint32_t, uint64_t, const void *);
+			void (*wr_flush)(struct ibv_qp_ex *, uint32_t, uint64_t, size_t, uint8_t,
+					 uint8_t);
+			void (*room[6])(void);
+		} later;
 	};
 	struct ctx_object object;
 	unsigned char *map;
@@ -144,6 +154,7 @@ struct rnic_qp {
 	uint32_t doorbell_slot;
 	uint32_t max_inline;
 	bool has_builder; /* made with send_ops_flags */
+	bool is_shared;   /* a further handle of somebody's XRC QP: without memory */
 	struct ibv_qp_init_attr init;
 	/* The work request builder, guarded by sq.lock from wr_start to wr_complete. */
 	uint32_t build_next;
@@ -157,6 +168,7 @@ struct rnic_srq {
 	unsigned char *map;
 	size_t map_bytes;
 	uint32_t number;
+	struct rnic_cq *cq; /* of XRC */
 	struct queue_ring rq;
 };
 

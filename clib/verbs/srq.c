@@ -5,6 +5,7 @@
 
 #include "ctl.h"
 #include "ctx.h"
+#include "domain.h"
 #include "queue.h"
 
 static int srq_map(struct rnic_srq *srq, int fd, const struct rnic_create_srq_rsp *rsp)
@@ -28,15 +29,18 @@ static int srq_map(struct rnic_srq *srq, int fd, const struct rnic_create_srq_rs
 	return 0;
 }
 
-static int srq_request(struct rnic_srq *srq, const struct ibv_srq_attr *attr)
+static int srq_request(struct rnic_srq *srq, const struct ibv_srq_init_attr_ex *init)
 {
 	struct rnic_context *ctx = ctx_of(srq->base.context);
+	const bool is_xrc = init->srq_type == IBV_SRQT_XRC;
 	struct rnic_create_srq_req req = {
 		.pd = srq->base.pd->handle,
-		.max_wr = attr->max_wr,
-		.max_sge = attr->max_sge,
-		.limit = attr->srq_limit,
-		.type = IBV_SRQT_BASIC,
+		.max_wr = init->attr.max_wr,
+		.max_sge = init->attr.max_sge,
+		.limit = init->attr.srq_limit,
+		.type = init->srq_type,
+		.xrcd = is_xrc ? xrcd_of(init->xrcd)->handle : 0,
+		.cq = is_xrc ? init->cq->handle : 0,
 	};
 	struct rnic_create_srq_rsp rsp;
 	int fd, error;
@@ -63,19 +67,19 @@ static int srq_request(struct rnic_srq *srq, const struct ibv_srq_attr *attr)
 	return 0;
 }
 
-VERBS_API struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
+static struct ibv_srq *srq_create(struct ibv_srq_init_attr_ex *init)
 {
 	struct rnic_srq *srq = calloc(1, sizeof(*srq));
 	int error;
 
 	if (!srq)
 		return NULL;
-	srq->base.context = pd->context;
+	srq->base.context = init->pd->context;
 	srq->base.srq_context = init->srq_context;
-	srq->base.pd = pd;
+	srq->base.pd = init->pd;
 	pthread_mutex_init(&srq->base.mutex, NULL);
 	pthread_cond_init(&srq->base.cond, NULL);
-	error = srq_request(srq, &init->attr);
+	error = srq_request(srq, init);
 	if (error) {
 		free(srq);
 		errno = error;
@@ -83,28 +87,52 @@ VERBS_API struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 	}
 	init->attr.max_wr = srq->rq.entries;
 	init->attr.max_sge = srq->rq.max_sge;
-	ctx_object_add(ctx_of(pd->context), &srq->object, CTX_SRQ, srq->base.handle);
+	if (init->srq_type == IBV_SRQT_XRC) {
+		srq->cq = cq_of(init->cq);
+		atomic_fetch_add(&srq->cq->users, 1);
+	}
+	ctx_object_add(ctx_of(init->pd->context), &srq->object, CTX_SRQ, srq->base.handle);
 	return &srq->base;
+}
+
+VERBS_API struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
+{
+	struct ibv_srq_init_attr_ex ex = {
+		.srq_context = init->srq_context,
+		.attr = init->attr,
+		.srq_type = IBV_SRQT_BASIC,
+		.pd = pd,
+	};
+	struct ibv_srq *srq = srq_create(&ex);
+
+	if (srq)
+		init->attr = ex.attr;
+	return srq;
 }
 
 /* The header's wrapper handles the basic form itself, unless a program bypasses it. */
 struct ibv_srq *srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
-	const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
-	struct ibv_srq_init_attr init;
+	const uint32_t xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | xrc;
+	struct ibv_srq_init_attr_ex init = *attr;
 	struct ibv_srq *srq;
 
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE))
+		init.srq_type = IBV_SRQT_BASIC;
 	if ((attr->comp_mask & ~known) ||
-	    ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC)) {
+	    (init.srq_type != IBV_SRQT_BASIC && init.srq_type != IBV_SRQT_XRC)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || attr->pd->context != context) {
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || attr->pd->context != context ||
+	    (init.srq_type == IBV_SRQT_XRC &&
+	     ((attr->comp_mask & xrc) != xrc || attr->xrcd->context != context ||
+	      attr->cq->context != context))) {
 		errno = EINVAL;
 		return NULL;
 	}
-	init = (struct ibv_srq_init_attr){attr->srq_context, attr->attr};
-	srq = ibv_create_srq(attr->pd, &init);
+	srq = srq_create(&init);
 	if (srq)
 		attr->attr = init.attr;
 	return srq;
@@ -154,6 +182,8 @@ VERBS_API int ibv_destroy_srq(struct ibv_srq *ibsrq)
 
 	if (error && !ctl_conn_known_dead(&ctx->ctl))
 		return rnic_fail(error);
+	if (srq->cq)
+		atomic_fetch_sub(&srq->cq->users, 1);
 	ctx_object_remove(ctx, &srq->object);
 	event_drain(ctx, &srq->object,
 		    &(struct event_acks){

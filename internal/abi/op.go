@@ -25,6 +25,7 @@ var opNames = map[Op]string{
 	OpAllocNullMR: "ALLOC_NULL_MR", OpAdviseMR: "ADVISE_MR", OpAllocDM: "ALLOC_DM",
 	OpFreeDM: "FREE_DM", OpRegDeviceMR: "REG_DEVICE_MR",
 	OpDetachMulticast: "DETACH_MULTICAST", OpResizeCQ: "RESIZE_CQ", OpModifyCQ: "MODIFY_CQ",
+	OpOpenXRCD: "OPEN_XRCD", OpCloseXRCD: "CLOSE_XRCD", OpOpenQP: "OPEN_QP",
 }
 
 func (o Op) String() string {

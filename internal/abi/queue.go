@@ -50,6 +50,8 @@ const (
 const (
 	LanePageBytes   = 4096
 	OffLaneSleeping = 0x000
+	// OffLaneOrigin is where the NIC's clock is 0, in nanoseconds of CLOCK_MONOTONIC: uint64.
+	OffLaneOrigin = 0x040
 )
 
 // SendWQE is the fixed part of a send queue entry. Scatter/gather entries (SGE) or inline bytes
@@ -63,8 +65,8 @@ type SendWQE struct {
 	RemoteAddr uint64 // RDMA and atomics; bind: window address
 	RKey       uint32 // RDMA and atomics; bind: the window's new rkey
 	InlineLen  uint32 // bytes inline, when SendInline is set
-	CompareAdd uint64 // atomics; bind: window length; flush: type and level
-	Swap       uint64 // atomics; bind: access flags
+	CompareAdd uint64 // atomics; bind: window length; flush: type, and level from bit 4 on
+	Swap       uint64 // atomics; bind: access flags; flush: length
 	AH         uint32 // UD: address handle
 	RemoteQPN  uint32 // UD
 	RemoteQKey uint32 // UD

@@ -22,3 +22,33 @@ type ModifyCQReq struct {
 	PeriodMicroseconds uint32
 	Reserved           uint32
 }
+
+// Control requests about XRC.
+const (
+	OpOpenXRCD  Op = 72 // OpenXRCDReq, with a descriptor of the file if there is one; reply HandleMsg
+	OpCloseXRCD Op = 73 // HandleMsg
+	OpOpenQP    Op = 74 // OpenQPReq; reply HandleMsg
+)
+
+// OpenXRCDReq opens an XRC domain: the one of the file whose descriptor comes with it, or one for
+// this context alone.
+type OpenXRCDReq struct {
+	Flags    uint32 // XRCDCreate, XRCDExclusive
+	Reserved uint32
+}
+
+// Flags of an OpenXRCDReq.
+const (
+	// XRCDCreate makes the domain where there is none (O_CREAT).
+	XRCDCreate = 1
+	// XRCDExclusive refuses a domain that is there (O_EXCL).
+	XRCDExclusive = 2
+)
+
+// OpenQPReq asks for a handle of a receiving XRC queue pair of the domain.
+type OpenQPReq struct {
+	XRCD     uint32
+	QPN      uint32
+	Type     uint32 // enum ibv_qp_type
+	Reserved uint32
+}

@@ -25,4 +25,5 @@ const (
 	VendorRDAtomic      Vendor = 16 // max_rd_atomic is 0, or the peer exceeded ours
 	VendorFlushed       Vendor = 17 // flushed because the QP is in error
 	VendorWindow        Vendor = 18 // a memory window could not be bound or invalidated
+	VendorSharedQueue   Vendor = 21 // an XRC request for no shared receive queue of the domain
 )

@@ -81,12 +81,20 @@ var contextOps = map[abi.Op]handler{
 	abi.OpDestroyCQ: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
 		return nil, s.context.DestroyCQ(req.Handle)
 	}),
-	abi.OpResizeCQ: queueCommand(func(s *session, req *abi.ResizeCQReq, _ clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
+	abi.OpResizeCQ: queueCommand(func(s *session, req *abi.ResizeCQReq, now clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
+		s.daemon.lane.catchUp(now)
 		rsp, shared, r := s.context.ResizeCQ(req)
 		return ctl.Bytes(&rsp), shared, r
 	}),
 	abi.OpModifyCQ: command(func(s *session, req *abi.ModifyCQReq, _ clock.Time) ([]byte, *rdma.Refusal) {
 		return nil, s.context.ModifyCQ(req)
+	}),
+	abi.OpOpenXRCD: (*session).openXRCD,
+	abi.OpCloseXRCD: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return nil, s.context.CloseXRCD(req.Handle)
+	}),
+	abi.OpOpenQP: command(func(s *session, req *abi.OpenQPReq, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return handle(s.context.OpenQP(req))
 	}),
 	abi.OpCreateQP: queueCommand(func(s *session, req *abi.CreateQPReq, now clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
 		rsp, shared, r := s.context.CreateQP(now, req)

@@ -101,6 +101,7 @@ var evidence = []Entry{
 	{Code: uint32(abi.VendorFlushed), Name: "RNIC_VENDOR_FLUSHED", Words: "the QP was in error before", Means: "The request was flushed. The first failed completion of the queue pair says why.", Look: []string{"rnic ps --errors"}},
 	{Code: uint32(abi.VendorWindow), Name: "RNIC_VENDOR_WINDOW", Words: "a memory window could not be bound or invalidated", Means: "Binding a window, or invalidating its key, was refused.", Causes: []string{"the region lacks IBV_ACCESS_MW_BIND, or the window asks for more than the region grants", "a key that is unknown, or of a window of type 1"}},
 	{Code: uint32(abi.VendorCQOverrun), Name: "RNIC_VENDOR_CQ_OVERRUN", Words: "the completion queue overran", Means: "A completion found no room in the completion queue, so its queue pairs went into error.", Causes: []string{"the queue has fewer entries than requests were in flight"}},
+	{Code: uint32(abi.VendorSharedQueue), Name: "RNIC_VENDOR_SHARED_QUEUE", Words: "the XRC request names no shared receive queue of the domain", Means: "An XRC request of the peer named a shared receive queue that is not there, or is of another XRC domain.", Causes: []string{"the peer sends with an old or wrong SRQ number", "queue pair and shared receive queue were made in different XRC domains"}},
 	{Code: uint32(abi.VendorModified), Name: "RNIC_VENDOR_MODIFIED", Words: "the program moved the QP to ERR", Means: "The program itself ended the queue pair: ibv_modify_qp to ERR, which rdma_disconnect does too."},
 }
 

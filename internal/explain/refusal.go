@@ -43,7 +43,8 @@ var verbs = map[abi.Op]string{
 	abi.OpReregMR: "ibv_rereg_mr", abi.OpAllocNullMR: "ibv_alloc_null_mr",
 	abi.OpAdviseMR: "ibv_advise_mr", abi.OpAllocDM: "ibv_alloc_dm", abi.OpFreeDM: "ibv_free_dm",
 	abi.OpRegDeviceMR: "ibv_reg_dm_mr", abi.OpResizeCQ: "ibv_resize_cq",
-	abi.OpModifyCQ: "ibv_modify_cq",
+	abi.OpModifyCQ: "ibv_modify_cq", abi.OpOpenXRCD: "ibv_open_xrcd",
+	abi.OpCloseXRCD: "ibv_close_xrcd", abi.OpOpenQP: "ibv_open_qp",
 }
 
 // Verb is the name under which programs call a request.

@@ -32,6 +32,10 @@ const (
 	MaxPD = 65536
 	// MaxAH bounds address handles.
 	MaxAH = 65536
+	// MaxXRCD bounds the handles of XRC domains, and MaxXRCShares those of one receiving XRC queue
+	// pair, each of which gets its events.
+	MaxXRCD      = 65536
+	MaxXRCShares = 1024
 	// MaxSRQ bounds shared receive queues.
 	MaxSRQ = 16384
 	// MaxCompChannels bounds completion channels: a pipe each.

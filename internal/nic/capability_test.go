@@ -11,7 +11,6 @@ import (
 const (
 	capMemoryWindows = 1<<17 | 1<<23 | 1<<24
 	capFlush         = 1<<38 | 1<<39
-	capAtomicWrite   = 1 << 40
 )
 
 // An adapter that announces what it refuses, or does what it does not announce, misleads programs

@@ -41,6 +41,7 @@ type Context struct {
 	ahs      map[uint32]*addressHandle
 	memory   memoryObjects
 	errors   history
+	xrcds    map[uint32]*xrcHandle
 }
 
 // pd is a protection domain; users counts the objects in it.
@@ -50,8 +51,8 @@ type pd struct {
 
 // census counts objects of the whole NIC against the limits.
 type census struct {
-	pds, cqs, qps, srqs, ahs, channels int
-	dmBytes                            uint64
+	pds, cqs, qps, srqs, ahs, channels, xrcds int
+	dmBytes                                   uint64
 }
 
 // OpenContext lets an application in.
@@ -66,6 +67,7 @@ func (n *NIC) OpenContext(now clock.Time, cfg ContextConfig) (*Context, *rdma.Re
 		channels: make(map[uint32]bool), cqs: make(map[uint32]*cq), qps: make(map[uint32]*qp),
 		srqs: make(map[uint32]*srq), ahs: make(map[uint32]*addressHandle),
 		memory: newMemoryObjects(),
+		xrcds:  make(map[uint32]*xrcHandle),
 	}
 	n.contexts = append(n.contexts, c)
 	return c, nil
@@ -78,8 +80,8 @@ func (n *NIC) CloseContext(now clock.Time, c *Context) {
 	if i < 0 {
 		return
 	}
-	for _, q := range c.sortedQPs() {
-		n.removeQP(q)
+	for _, h := range slices.Sorted(maps.Keys(c.qps)) {
+		n.destroyHandle(now, c, h)
 	}
 	n.causes.retire(&c.errors, now)
 	for _, h := range slices.Sorted(maps.Keys(c.srqs)) {
@@ -92,6 +94,9 @@ func (n *NIC) CloseContext(now clock.Time, c *Context) {
 		delete(n.ahs, h)
 	}
 	c.releaseMemory()
+	for h := range c.xrcds {
+		n.closeXRCD(c, h)
+	}
 	n.counts.cqs -= len(c.cqs)
 	n.counts.ahs -= len(c.ahs)
 	n.counts.pds -= len(c.pds)

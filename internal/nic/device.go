@@ -16,8 +16,12 @@ const (
 	capPortActiveEvent = 1 << 10
 	capSysImageGUID    = 1 << 11
 	capRCRNRNakGen     = 1 << 12
+	capXRC             = 1 << 20
+	capFlushGlobal     = 1 << 38
+	capAtomicWrite     = 1 << 40
 	deviceCaps         = capBadPKeyCounter | capBadQKeyCounter | capCurrQPState |
-		capPortActiveEvent | capSysImageGUID | capRCRNRNakGen | memoryCaps
+		capPortActiveEvent | capSysImageGUID | capRCRNRNakGen | memoryCaps | capXRC |
+		capFlushGlobal | capAtomicWrite
 )
 
 // Other values that ibv_query_device and ibv_query_port report.

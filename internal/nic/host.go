@@ -13,6 +13,9 @@ func (q *qp) Memory() *mem.Table { return q.nic.memory }
 // Raise implements ibt.Host.
 func (q *qp) Raise(_ *ibt.QP, e rdma.EventType) {
 	q.nic.raise(q.context, e, q.handle)
+	for i := range q.others {
+		q.nic.raise(q.others[i].context, e, q.others[i].handle)
+	}
 	if e == rdma.EventCommEst {
 		q.nic.cm.noteTraffic(q.engine.QPN())
 	}

@@ -16,7 +16,7 @@ import (
 const (
 	knownAccess = rdma.AccessLocalWrite | rdma.AccessRemoteAny | rdma.AccessMWBind |
 		rdma.AccessZeroBased | rdma.AccessOnDemand | rdma.AccessHugeTLB | rdma.AccessOptional
-	supportedAccess = knownAccess &^ (rdma.AccessFlushGlobal | rdma.AccessFlushPersist)
+	supportedAccess = knownAccess &^ rdma.AccessFlushPersist
 )
 
 // On-demand paging (enum ibv_odp_general_caps, ibv_odp_transport_cap_bits). Nothing is ever pinned

@@ -146,7 +146,7 @@ func TestRereg_BadInput_ChangesNothing(t *testing.T) {
 			Handle: mr.Handle, Flags: access, Access: 1 << 15,
 		}, segs, syscall.EINVAL},
 		"flush": {abi.ReregMRReq{
-			Handle: mr.Handle, Flags: access, Access: uint32(rdma.AccessFlushGlobal),
+			Handle: mr.Handle, Flags: access, Access: uint32(rdma.AccessFlushPersist),
 		}, segs, syscall.EOPNOTSUPP},
 	} {
 		_, _, r := b.c.ReregMR(&c.req, c.segs)

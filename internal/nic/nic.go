@@ -38,12 +38,15 @@ type NIC struct {
 	contexts []*Context
 	qps      map[rdma.QPN]*qp
 	ahs      map[uint32]*addressHandle
+	srqns    map[uint32]*srq // XRC SRQs by number
+	domains  map[XRCKey]*xrcDomain
 	counts   census
 	// multicast and cm have tables of their own.
 	multicast *multicast
 	cm        *connections
 	nextID    uint32
 	nextQPN   rdma.QPN
+	nextSRQN  uint32
 	seed      uint64
 
 	run    runQueue
@@ -61,14 +64,17 @@ type NIC struct {
 // New makes a NIC without addresses; SetPort gives it some.
 func New(cfg Config) *NIC {
 	n := &NIC{
-		cfg:     cfg,
-		memory:  mem.NewTable(cfg.Secret),
-		scratch: ibt.NewScratch(),
-		qps:     make(map[rdma.QPN]*qp),
-		ahs:     make(map[uint32]*addressHandle),
-		seed:    cfg.Secret,
-		pacer:   pacer{rate: cfg.UnreliableRate},
-		nextQPN: firstQPN + rdma.QPN(cfg.Secret>>20)&0xffff,
+		cfg:      cfg,
+		memory:   mem.NewTable(cfg.Secret),
+		scratch:  ibt.NewScratch(),
+		qps:      make(map[rdma.QPN]*qp),
+		ahs:      make(map[uint32]*addressHandle),
+		srqns:    make(map[uint32]*srq),
+		domains:  make(map[XRCKey]*xrcDomain),
+		seed:     cfg.Secret,
+		pacer:    pacer{rate: cfg.UnreliableRate},
+		nextQPN:  firstQPN + rdma.QPN(cfg.Secret>>20)&0xffff,
+		nextSRQN: uint32(cfg.Secret>>36) & 0xffff,
 	}
 	n.multicast = newMulticast(n)
 	n.cm = newConnections(n)

@@ -32,7 +32,7 @@ func (p *pacer) duration(bytes int) time.Duration {
 
 // charge accounts for a packet of q that was polled.
 func (p *pacer) charge(n *NIC, q *qp, packet *ibt.Packet) {
-	if p.rate == 0 || q.engine.Type() == rdma.QPTypeRC {
+	if p.rate == 0 || !isUnreliable(q.engine.Type()) {
 		return
 	}
 	q.isPaced = !n.IsLocal(packet.DGID)
@@ -74,3 +74,6 @@ func (n *NIC) unqueue(q *qp) {
 	}
 	n.run.remove(q)
 }
+
+// isUnreliable reports a service whose losses nobody repairs.
+func isUnreliable(t rdma.QPType) bool { return t == rdma.QPTypeUC || t == rdma.QPTypeUD }

@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -24,6 +25,8 @@ type qp struct {
 	sendCQ  *cq
 	recvCQ  *cq
 	srq     *srq
+	domain  *xrcDomain      // XRC_RECV
+	others  []share         // its further handles
 	init    abi.CreateQPReq // capacities as granted
 	av      abi.AHAttr      // as given to modify, for query
 	port    uint8
@@ -71,19 +74,10 @@ func (c *Context) CreateQP(now clock.Time, req *abi.CreateQPReq) (
 }
 
 func (c *Context) checkCreateQP(req *abi.CreateQPReq) *rdma.Refusal {
-	switch rdma.QPType(req.Type) {
-	case rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD:
-	default:
-		return refusef(syscall.EOPNOTSUPP, "qp_type %d is not supported", req.Type)
+	if r := c.checkQPParts(req); r != nil {
+		return r
 	}
-	srqKnown := req.SRQ == 0 || c.srqs[req.SRQ] != nil
 	switch {
-	case c.pds[req.PD] == nil:
-		return refusef(syscall.EINVAL, "protection domain %d is unknown", req.PD)
-	case c.cqs[req.SendCQ] == nil || c.cqs[req.RecvCQ] == nil:
-		return refusef(syscall.EINVAL, "completion queue %d or %d is unknown", req.SendCQ, req.RecvCQ)
-	case !srqKnown:
-		return refusef(syscall.EINVAL, "shared receive queue %d is unknown", req.SRQ)
 	case req.MaxSendWR > limits.MaxQPWR:
 		return refusef(syscall.EINVAL, "cap.max_send_wr %d over %d", req.MaxSendWR, limits.MaxQPWR)
 	case req.SRQ == 0 && req.MaxRecvWR > limits.MaxQPWR:
@@ -104,20 +98,63 @@ func (c *Context) checkCreateQP(req *abi.CreateQPReq) *rdma.Refusal {
 	return nil
 }
 
+// checkQPParts checks the objects that a queue pair of the type is made of. What it is not made of
+// is taken out of the request: verbs ignore it.
+func (c *Context) checkQPParts(req *abi.CreateQPReq) *rdma.Refusal {
+	t := rdma.QPType(req.Type)
+	switch t {
+	case rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD:
+		req.XRCD = 0
+	case rdma.QPTypeXRCSend:
+		req.RecvCQ, req.XRCD, req.SRQ, req.MaxRecvWR, req.MaxRecvSGE = 0, 0, 0, 0, 0
+	case rdma.QPTypeXRCRecv:
+		*req = abi.CreateQPReq{Type: req.Type, XRCD: req.XRCD, CreateFlags: req.CreateFlags}
+		if c.xrcds[req.XRCD] == nil {
+			return refusef(syscall.EINVAL, "XRC domain %d is unknown", req.XRCD)
+		}
+		return nil
+	default:
+		return refusef(syscall.EOPNOTSUPP, "qp_type %d is not supported", req.Type)
+	}
+	srq := c.srqs[req.SRQ]
+	switch {
+	case c.pds[req.PD] == nil:
+		return refusef(syscall.EINVAL, "protection domain %d is unknown", req.PD)
+	case c.cqs[req.SendCQ] == nil:
+		return refusef(syscall.EINVAL, "completion queue %d is unknown", req.SendCQ)
+	case t != rdma.QPTypeXRCSend && c.cqs[req.RecvCQ] == nil:
+		return refusef(syscall.EINVAL, "completion queue %d is unknown", req.RecvCQ)
+	case req.SRQ != 0 && srq == nil:
+		return refusef(syscall.EINVAL, "shared receive queue %d is unknown", req.SRQ)
+	case srq != nil && srq.domain != nil:
+		return refusef(syscall.EINVAL, "shared receive queue %d is one of XRC", req.SRQ)
+	}
+	return nil
+}
+
 // grant rounds the capacities up to what the QP really has; verbs report them back.
 func grant(req *abi.CreateQPReq) {
+	if rdma.QPType(req.Type) == rdma.QPTypeXRCRecv {
+		return
+	}
 	req.MaxSendWR = ring.RoundEntries(req.MaxSendWR)
 	req.MaxSendSGE = max(req.MaxSendSGE, 1)
 	// Inline bytes and scatter/gather entries share the slot, so room for one is room for both.
 	room := abi.SQStride(req.MaxSendSGE, req.MaxInline) - abi.SendWQEBytes
 	req.MaxInline = min(room, limits.MaxInline)
 	req.MaxSendSGE = min(room/abi.SGEBytes, limits.MaxSGE)
-	if req.SRQ != 0 {
+	if !hasReceives(req) {
 		req.MaxRecvWR, req.MaxRecvSGE = 0, 0
 		return
 	}
 	req.MaxRecvWR = ring.RoundEntries(req.MaxRecvWR)
 	req.MaxRecvSGE = max(req.MaxRecvSGE, 1)
+}
+
+// hasReceives reports a queue pair with a receive queue of its own.
+func hasReceives(req *abi.CreateQPReq) bool {
+	return req.SRQ == 0 && rdma.QPType(req.Type) != rdma.QPTypeXRCSend &&
+		rdma.QPType(req.Type) != rdma.QPTypeXRCRecv
 }
 
 func layout(req *abi.CreateQPReq) abi.CreateQPRsp {
@@ -128,7 +165,7 @@ func layout(req *abi.CreateQPReq) abi.CreateQPRsp {
 	}
 	rsp.RQOffset = (rsp.SQOffset + rsp.SQEntries*rsp.SQStride + 63) &^ 63
 	rsp.Bytes = rsp.RQOffset
-	if req.SRQ == 0 {
+	if hasReceives(req) {
 		rsp.RQEntries, rsp.RQStride = req.MaxRecvWR, abi.RQStride(req.MaxRecvSGE)
 		rsp.Bytes += rsp.RQEntries * rsp.RQStride
 	}
@@ -139,35 +176,69 @@ func layout(req *abi.CreateQPReq) abi.CreateQPRsp {
 func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Shared) *qp {
 	n, m := c.nic, shared.Bytes()
 	q := &qp{
-		nic: n, context: c, handle: n.id(), slot: c.takeSlot(), shared: shared, init: *req,
+		nic: n, context: c, handle: n.id(), shared: shared, init: *req,
 		sendCQ: c.cqs[req.SendCQ], recvCQ: c.cqs[req.RecvCQ], srq: c.srqs[req.SRQ],
 		stateWord: ring.Word(m, abi.OffQPState), rqDoorbell: ring.Word(m, abi.OffRQDoorbell),
 	}
 	cfg := ibt.Config{
 		Host: q, Type: rdma.QPType(req.Type), QPN: n.newQPN(), PD: mem.PD(req.PD),
-		SQ: ring.NewConsumer(m[rsp.SQOffset:],
-			ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
-			ring.Word(m, abi.OffSQProducer), ring.Word(m, abi.OffSQConsumer)),
-		SendCQ: q.sendCQ, RecvCQ: q.recvCQ, MaxSGE: rsp.MaxSendSGE, MaxInline: rsp.MaxInline,
+		MaxSGE: rsp.MaxSendSGE, MaxInline: rsp.MaxInline,
 		SignalAll: req.SignalAll != 0, Seed: n.random(), Scratch: n.scratch,
 	}
-	if q.srq != nil {
-		cfg.RQ = q.srq
-		q.srq.users++
+	if x := c.xrcds[req.XRCD]; x != nil {
+		q.domain, cfg.Domain = x.domain, x.domain
 	} else {
+		q.slot = c.takeSlot()
+		c.slots[q.slot] = q
+		cfg.SQ = ring.NewConsumer(m[rsp.SQOffset:],
+			ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
+			ring.Word(m, abi.OffSQProducer), ring.Word(m, abi.OffSQConsumer))
+	}
+	if q.sendCQ != nil {
+		cfg.SendCQ = q.sendCQ
+	}
+	if q.recvCQ != nil {
+		cfg.RecvCQ = q.recvCQ
+	}
+	switch {
+	case q.srq != nil:
+		cfg.RQ = q.srq
+	case hasReceives(req):
 		cfg.RQ = ibt.NewReceiveQueue(ring.NewConsumer(m[rsp.RQOffset:],
 			ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
 			ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer)), rsp.MaxRecvSGE, false)
 	}
 	q.engine = ibt.New(cfg)
-	q.sendCQ.users++
-	q.recvCQ.users++
-	c.pds[req.PD].users++
-	c.slots[q.slot] = q
+	q.count(1)
 	c.qps[q.handle] = q
 	n.qps[cfg.QPN] = q
 	n.counts.qps++
 	return q
+}
+
+// count adds to the users of what the queue pair is made of.
+func (q *qp) count(n int) {
+	if q.sendCQ != nil {
+		q.sendCQ.users += n
+	}
+	if q.recvCQ != nil {
+		q.recvCQ.users += n
+	}
+	if q.srq != nil {
+		q.srq.users += n
+	}
+	if p := q.context.pds[q.init.PD]; p != nil {
+		p.users += n
+	}
+	if q.domain == nil {
+		return
+	}
+	q.context.xrcds[q.init.XRCD].users += n
+	if n > 0 {
+		q.domain.targets = append(q.domain.targets, q)
+	} else {
+		q.domain.targets = slices.DeleteFunc(q.domain.targets, func(x *qp) bool { return x == q })
+	}
 }
 
 // takeSlot returns a free doorbell slot.
@@ -183,12 +254,10 @@ func (c *Context) takeSlot() uint32 {
 
 // DestroyQP removes a queue pair; what it had posted vanishes without completions.
 func (c *Context) DestroyQP(now clock.Time, handle uint32) *rdma.Refusal {
-	c.nic.now = now
-	q := c.qps[handle]
-	if q == nil {
+	if c.qps[handle] == nil {
 		return refusef(syscall.EINVAL, "queue pair %d is unknown", handle)
 	}
-	c.nic.removeQP(q)
+	c.nic.destroyHandle(now, c, handle)
 	return nil
 }
 
@@ -203,14 +272,11 @@ func (n *NIC) removeQP(q *qp) {
 	n.timers.remove(q)
 	delete(n.qps, q.engine.QPN())
 	delete(c.qps, q.handle)
-	c.slots[q.slot] = nil
-	c.freeSlots = append(c.freeSlots, q.slot)
-	q.sendCQ.users--
-	q.recvCQ.users--
-	if q.srq != nil {
-		q.srq.users--
+	if q.domain == nil {
+		c.slots[q.slot] = nil
+		c.freeSlots = append(c.freeSlots, q.slot)
 	}
-	c.pds[q.init.PD].users--
+	q.count(-1)
 	n.counts.qps--
 	q.shared.Release()
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 )
@@ -21,6 +22,13 @@ type srq struct {
 	maxSGE  uint32
 	limit   uint32 // 0: not armed
 	users   int
+
+	// Of XRC.
+	number uint32
+	domain *xrcDomain
+	xrcd   *xrcHandle
+	cq     *cq
+	target ibt.Target
 }
 
 // Values of enum ibv_srq_attr_mask.
@@ -29,8 +37,11 @@ const (
 	srqLimit uint32 = 1 << 1
 )
 
-// srqTypeBasic is IBV_SRQT_BASIC.
-const srqTypeBasic = 0
+// Values of enum ibv_srq_type.
+const (
+	srqTypeBasic = 0
+	srqTypeXRC   = 1
+)
 
 // CreateSRQ makes a shared receive queue; its memory goes to the application.
 func (c *Context) CreateSRQ(req *abi.CreateSRQReq) (abi.CreateSRQRsp, Shared, *rdma.Refusal) {
@@ -39,7 +50,11 @@ func (c *Context) CreateSRQ(req *abi.CreateSRQReq) (abi.CreateSRQRsp, Shared, *r
 	switch {
 	case p == nil:
 		return rsp, nil, refusef(syscall.EINVAL, "protection domain %d is unknown", req.PD)
-	case req.Type != srqTypeBasic:
+	case req.Type == srqTypeXRC && c.xrcds[req.XRCD] == nil:
+		return rsp, nil, refusef(syscall.EINVAL, "XRC domain %d is unknown", req.XRCD)
+	case req.Type == srqTypeXRC && c.cqs[req.CQ] == nil:
+		return rsp, nil, refusef(syscall.EINVAL, "completion queue %d is unknown", req.CQ)
+	case req.Type != srqTypeBasic && req.Type != srqTypeXRC:
 		return rsp, nil, refusef(syscall.EOPNOTSUPP, "SRQ type %d is not supported", req.Type)
 	case req.MaxWR == 0 || req.MaxWR > limits.MaxQPWR:
 		return rsp, nil, refusef(syscall.EINVAL, "max_wr %d outside 1…%d", req.MaxWR, limits.MaxQPWR)
@@ -64,13 +79,38 @@ func (c *Context) CreateSRQ(req *abi.CreateSRQReq) (abi.CreateSRQRsp, Shared, *r
 		RingReceiveQueue: ibt.NewReceiveQueue(cons, sge, true), context: c, handle: c.nic.id(),
 		pd: req.PD, shared: shared, ring: cons, maxSGE: sge, limit: req.Limit,
 	}
+	s.number = s.handle
+	if req.Type == srqTypeXRC {
+		s.join(req)
+	}
 	c.srqs[s.handle] = s
 	p.users++
 	c.nic.counts.srqs++
 	return abi.CreateSRQRsp{
-		Handle: s.handle, SRQN: s.handle, Entries: geo.Entries, Stride: geo.Stride,
+		Handle: s.handle, SRQN: s.number, Entries: geo.Entries, Stride: geo.Stride,
 		Offset: abi.QueueHeaderBytes, MaxSGE: sge, Bytes: uint32(size),
 	}, shared, nil
+}
+
+// join makes it one of an XRC domain, which requests of peers find by its number.
+func (s *srq) join(req *abi.CreateSRQReq) {
+	c := s.context
+	s.number, s.xrcd, s.cq = c.nic.newSRQN(), c.xrcds[req.XRCD], c.cqs[req.CQ]
+	s.domain = s.xrcd.domain
+	s.target = ibt.Target{PD: mem.PD(req.PD), RQ: s, RecvCQ: s.cq}
+	s.xrcd.users++
+	s.cq.users++
+	c.nic.srqns[s.number] = s
+}
+
+// leave is the opposite of join. Queue pairs that were filling a receive of it forget that.
+func (s *srq) leave() {
+	delete(s.context.nic.srqns, s.number)
+	for _, q := range s.domain.targets {
+		q.engine.DropTarget(s)
+	}
+	s.xrcd.users--
+	s.cq.users--
 }
 
 // Take implements ibt.ReceiveQueue. Falling below the limit raises the event once and disarms it
@@ -137,6 +177,9 @@ func (c *Context) DestroySRQ(handle uint32) *rdma.Refusal {
 }
 
 func (n *NIC) removeSRQ(s *srq) {
+	if s.domain != nil {
+		s.leave()
+	}
 	delete(s.context.srqs, s.handle)
 	s.context.pds[s.pd].users--
 	n.counts.srqs--

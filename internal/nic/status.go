@@ -181,7 +181,7 @@ func (q *qp) status() QPStatus {
 	e, t, stats := q.engine, q.engine.Attr(), q.engine.Stats()
 	s := QPStatus{
 		Handle: q.handle, QPN: uint32(e.QPN()), Type: e.Type().String(), State: e.State().String(),
-		PD: q.init.PD, SendCQ: q.sendCQ.handle, RecvCQ: q.recvCQ.handle, SRQ: q.init.SRQ,
+		PD: q.init.PD, SendCQ: q.init.SendCQ, RecvCQ: q.init.RecvCQ, SRQ: q.init.SRQ,
 		PathMTU: t.PathMTU.Bytes(), Pending: stats.Pending, InFlight: stats.InFlight,
 		Window: stats.Window, Retries: stats.Retries, Errors: q.errors,
 		Retransmitted: stats.Retransmitted, Naks: stats.Naks, Counters: q.counters,

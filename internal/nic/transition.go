@@ -69,6 +69,31 @@ var transitions = map[rdma.QPType]map[edge]rule{
 			optional: aPKey | aPort | aAV | aTimeout | aRetry | aRNR | aRdAtom | aDestRd | rcUpdate,
 		},
 	},
+	rdma.QPTypeXRCSend: {
+		{sReset, sInit}: {required: aPKey | aPort | aAccess},
+		{sInit, sInit}:  {optional: aPKey | aPort | aAccess},
+		{sInit, sRTR}:   {required: aAV | aMTU | aDest | aRQPSN, optional: aAlt | aAccess | aPKey},
+		{sRTR, sRTS}: {
+			required: aTimeout | aRetry | aRNR | aSQPSN | aRdAtom, optional: ucUpdate,
+		},
+		{sRTS, sRTS}: {optional: ucUpdate},
+		{sRTS, sSQD}: {optional: aNotify},
+		{sSQD, sRTS}: {optional: ucUpdate},
+		{sSQD, sSQD}: {optional: aPKey | aPort | aAV | aTimeout | aRetry | aRNR | aRdAtom | ucUpdate},
+	},
+	rdma.QPTypeXRCRecv: {
+		{sReset, sInit}: {required: aPKey | aPort | aAccess},
+		{sInit, sInit}:  {optional: aPKey | aPort | aAccess},
+		{sInit, sRTR}: {
+			required: aAV | aMTU | aDest | aRQPSN | aDestRd | aMinRNR,
+			optional: aAlt | aAccess | aPKey,
+		},
+		{sRTR, sRTS}: {required: aTimeout | aSQPSN, optional: rcUpdate},
+		{sRTS, sRTS}: {optional: rcUpdate},
+		{sRTS, sSQD}: {optional: aNotify},
+		{sSQD, sRTS}: {optional: rcUpdate},
+		{sSQD, sSQD}: {optional: aPKey | aPort | aAV | aTimeout | aDestRd | rcUpdate},
+	},
 	rdma.QPTypeUC: {
 		{sReset, sInit}: {required: aPKey | aPort | aAccess},
 		{sInit, sInit}:  {optional: aPKey | aPort | aAccess},

@@ -1,5 +1,6 @@
-// Package pyverbs lets rdma-core's own tests judge the drop-in libraries. Debian's package rdma-core
-// brings them (/usr/share/doc/rdma-core/tests), python3-pyverbs what they are written with.
+// Package pyverbs lets rdma-core's own tests judge the drop-in libraries. Debian's package
+// rdma-core brings them (/usr/share/doc/rdma-core/tests), python3-pyverbs what they are written
+// with.
 //
 // Each module of the suite that needs no vendor's hardware runs on a NIC of its own, where the
 // machine allows it in network namespaces of its own, and each test in it becomes a subtest:

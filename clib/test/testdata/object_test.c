@@ -81,7 +81,8 @@ static void test_objects(void)
 	CHECK(!ibv_reg_mr(s.pd, (void *)16, 100, 0) && errno == EFAULT);
 	CHECK(!ibv_create_cq(s.context, 0, NULL, NULL, 0) && errno == EINVAL);
 	CHECK(!ibv_create_cq(s.context, 1, NULL, NULL, 1) && errno == EINVAL);
-	CHECK(ibv_resize_cq(s.cq, 4) == 0 && ibv_resize_cq(s.cq, 100) == EOPNOTSUPP);
+	CHECK(ibv_resize_cq(s.cq, 0) == EINVAL && ibv_resize_cq(s.cq, 100) == 0);
+	CHECK(s.cq->cqe == 128 && ibv_resize_cq(s.cq, 1) == 0 && s.cq->cqe == 1);
 	srq = ibv_create_srq(s.pd, &srq_init);
 	CHECK(srq && srq_init.attr.max_wr == 16);
 	CHECK(ibv_get_srq_num(srq, &number) == 0 && number == 99);
@@ -217,6 +218,58 @@ static void test_walk(void)
 	ibv_free_device_list(list);
 }
 
+/* Parent and thread domains are counted; what is made in them is made in the domain behind. */
+static void test_domains(void)
+{
+	struct setup s;
+	struct ibv_td_init_attr td_attr = {0};
+	struct ibv_parent_domain_init_attr attr = {0};
+	struct ibv_cq_init_attr_ex cq_attr = {
+		.cqe = 4,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+	};
+	struct ibv_xrcd_init_attr xrcd_attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+	};
+	struct ibv_values_ex now = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK}, later = now;
+	struct ibv_pd *parent;
+	struct ibv_td *td;
+	struct ibv_cq_ex *cq;
+
+	setup_make(&s, 4);
+	td = ibv_alloc_td(s.context, &td_attr);
+	CHECK(td);
+	CHECK(!ibv_alloc_parent_domain(s.context, &attr) && errno == EINVAL);
+	attr.pd = s.pd;
+	attr.td = td;
+	attr.comp_mask = 1 << 7;
+	CHECK(!ibv_alloc_parent_domain(s.context, &attr) && errno == EOPNOTSUPP);
+	attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	parent = ibv_alloc_parent_domain(s.context, &attr);
+	CHECK(parent && parent != s.pd && parent->handle == s.pd->handle);
+	attr.pd = parent;
+	CHECK(!ibv_alloc_parent_domain(s.context, &attr) && errno == EINVAL);
+	CHECK(ibv_dealloc_td(td) == EBUSY && ibv_dealloc_pd(s.pd) == EBUSY);
+	cq_attr.parent_domain = s.pd;
+	CHECK(!ibv_create_cq_ex(s.context, &cq_attr) && errno == EINVAL);
+	cq_attr.parent_domain = parent;
+	cq = ibv_create_cq_ex(s.context, &cq_attr);
+	CHECK(cq && ibv_dealloc_pd(parent) == EBUSY);
+	CHECK(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)) == 0 && ibv_dealloc_pd(parent) == 0);
+	CHECK(ibv_dealloc_td(td) == 0);
+
+	CHECK(!ibv_open_xrcd(s.context, &xrcd_attr) && errno == EOPNOTSUPP);
+	xrcd_attr.comp_mask = IBV_XRCD_INIT_ATTR_FD;
+	CHECK(!ibv_open_xrcd(s.context, &xrcd_attr) && errno == EINVAL);
+
+	CHECK(ibv_query_rt_values_ex(s.context, &now) == 0);
+	CHECK(now.comp_mask == IBV_VALUES_MASK_RAW_CLOCK && now.raw_clock.tv_nsec > 0);
+	CHECK(ibv_query_rt_values_ex(s.context, &later) == 0);
+	CHECK(later.raw_clock.tv_nsec >= now.raw_clock.tv_nsec);
+	setup_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -227,6 +280,7 @@ int main(int argc, char **argv)
 		{"ah_from_wc", test_ah_from_wc},
 		{"names", test_names},
 		{"walk", test_walk},
+		{"domains", test_domains},
 	};
 
 	return RUN_CASES(cases, argc, argv);

@@ -314,6 +314,41 @@ static void test_poll_ex(void)
 	setup_end(&s);
 }
 
+/* What was not polled before a resize comes after it, and the queue goes on. */
+static void test_resize(void)
+{
+	struct setup s;
+	struct ibv_wc wc[16];
+	struct ibv_modify_cq_attr moderate = {
+		.attr_mask = IBV_CQ_ATTR_MODERATE,
+		.moderate = {.cq_count = 2, .cq_period = 10},
+	};
+	uint64_t want = 1;
+
+	setup_make(&s, 4);
+	to_state(s.qp, IBV_QPS_RTS);
+	for (int cqe = 4; cqe <= 64; cqe *= 2) {
+		post_signaled(s.qp, want, 3);
+		usleep(5000);
+		CHECK(ibv_resize_cq(s.cq, 2) == EINVAL);
+		CHECK(ibv_resize_cq(s.cq, cqe) == 0 && s.cq->cqe == cqe);
+		CHECK(ibv_poll_cq(s.cq, 16, wc) == 3);
+		for (int i = 0; i < 3; i++)
+			CHECK(wc[i].wr_id == want++);
+	}
+	CHECK(ibv_resize_cq(s.cq, 1) == 0 && s.cq->cqe == 1);
+	post_signaled(s.qp, want, 1);
+	while (ibv_poll_cq(s.cq, 16, wc) == 0)
+		;
+	CHECK(wc[0].wr_id == want);
+	CHECK(ibv_modify_cq(s.cq, &moderate) == 0);
+	moderate.moderate.cq_period = 0;
+	CHECK(ibv_modify_cq(s.cq, &moderate) == EINVAL);
+	moderate.attr_mask = 2;
+	CHECK(ibv_modify_cq(s.cq, &moderate) == EOPNOTSUPP);
+	setup_end(&s);
+}
+
 /* A CQ that overruns gives what it has, then an error; an event tells of it. */
 static void test_overrun(void)
 {
@@ -342,6 +377,7 @@ int main(int argc, char **argv)
 		{"cancel", test_cancel},
 		{"poll_ex", test_poll_ex},
 		{"overrun", test_overrun},
+		{"resize", test_resize},
 	};
 
 	return RUN_CASES(cases, argc, argv);

@@ -105,7 +105,7 @@ func (q *QP) noteRefusal(p *Packet, s rdma.WCStatus, syndrome ib.Syndrome) {
 		c.Room, c.HasRoom = r.room, true
 	}
 	c.Asked = accessAsked(p.Headers.BTH.Opcode)
-	if !q.isRC() {
+	if !q.isReliable() {
 		c.Syndrome = 0 // unreliable services answer nothing
 	}
 	q.host.Note(q, *c)

@@ -83,7 +83,7 @@ func (q *QP) acknowledge(end rdma.PSN) bool {
 	isImplied := false
 	for r.una != end {
 		w := r.wrs.at(0)
-		if w.op.kind == kindRead || w.op.kind == kindAtomic {
+		if w.op.isAnswered() {
 			isImplied = true
 			break
 		}

@@ -17,7 +17,7 @@ func (q *QP) catchUp(psn rdma.PSN, k kind) *sendWR {
 		return nil
 	}
 	w := q.findWR(psn)
-	if w == nil || w.op.kind != k {
+	if w == nil || w.op.kind != k && (k != kindRead || w.op.kind != kindPlace) {
 		// Neither a repetition nor an answer to any question.
 		q.failHead(rdma.WCBadRespErr, abi.VendorBadResponse)
 		return nil
@@ -40,6 +40,10 @@ func (q *QP) handleReadResponse(p *Packet) {
 	psn := p.Headers.BTH.PSN
 	w := q.catchUp(psn, kindRead)
 	if w == nil {
+		return
+	}
+	if w.op.kind == kindPlace {
+		q.finishPlacement(p, w)
 		return
 	}
 	off := w.index(psn) * q.mtu

@@ -87,7 +87,7 @@ func (q *QP) failHead(s rdma.WCStatus, v abi.Vendor) {
 	q.cqe.SQIndex = q.send.doneIndex()
 	q.releaseSlots()
 	q.cfg.SendCQ.Push(&q.cqe, true)
-	if q.isRC() {
+	if q.isReliable() {
 		q.enterError()
 	} else {
 		q.enterSendError()
@@ -104,7 +104,7 @@ func (q *QP) completeReceive(isSolicited bool) {
 	q.recv.hasWR = false
 	q.stats.RecvCompleted++
 	q.host.Count(CountRDMARecvs, 1)
-	q.cfg.RecvCQ.Push(e, isSolicited)
+	q.recv.target.RecvCQ.Push(e, isSolicited)
 }
 
 // failReceive completes the receive in use, if there is one, with an error.
@@ -118,6 +118,6 @@ func (q *QP) failReceive(s rdma.WCStatus, v abi.Vendor) bool {
 		VendorErr: uint32(v), QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
 	}
 	q.stats.RecvCompleted++
-	q.cfg.RecvCQ.Push(&q.cqe, true)
+	q.recv.target.RecvCQ.Push(&q.cqe, true)
 	return true
 }

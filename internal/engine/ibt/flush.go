@@ -115,13 +115,13 @@ func (q *QP) pushFlushed(id uint64, code rdma.WCOpcode) {
 // flushReceives reports whether the receive queue is empty. Receives that QPs share stay; their
 // users learn instead that this QP takes no more (IBTA 11.6.3.2).
 func (q *QP) flushReceives(budget *int) bool {
-	if q.cfg.RQ == nil {
+	if q.cfg.RQ == nil && !q.isXRCRecv() {
 		return true
 	}
 	if q.failReceive(rdma.WCWRFlushErr, abi.VendorFlushed) {
 		q.host.Count(CountFlushed, 1)
 	}
-	if q.cfg.RQ.IsShared() {
+	if q.isXRCRecv() || q.cfg.RQ.IsShared() {
 		if !q.flush.isLastSaid {
 			q.flush.isLastSaid = true
 			q.host.Raise(q, rdma.EventQPLastWQEReached)

@@ -65,6 +65,22 @@ type CreditSource interface {
 	Available() uint32
 }
 
+// Target is where the requests of a peer go: whose memory they may touch, which receives they take,
+// and where those complete.
+type Target struct {
+	PD     mem.PD
+	RQ     ReceiveQueue
+	RecvCQ CompletionQueue
+}
+
+// Domain is an XRC domain. Its receiving queue pairs have no protection domain, receives or
+// completion queue of their own: each request names a shared receive queue that has (IBTA A14.2).
+type Domain interface {
+	// Target returns what an XRC SRQ of the domain stands for; nil where there is none of that
+	// number in the domain. It stays valid until DropTarget was called for its receive queue.
+	Target(srqn uint32) *Target
+}
+
 // Config makes a QP.
 type Config struct {
 	Host      Host
@@ -72,9 +88,10 @@ type Config struct {
 	QPN       rdma.QPN
 	PD        mem.PD
 	SQ        *ring.Consumer // nil without a send queue
-	RQ        ReceiveQueue
+	RQ        ReceiveQueue   // nil for XRC
 	SendCQ    CompletionQueue
 	RecvCQ    CompletionQueue
+	Domain    Domain // XRC_RECV only
 	MaxSGE    uint32 // of the send queue
 	MaxInline uint32
 	SignalAll bool

@@ -14,6 +14,8 @@ const (
 	kindWrite
 	kindRead
 	kindAtomic
+	// kindPlace is an ATOMIC WRITE or a FLUSH, which an empty READ response answers.
+	kindPlace
 	// kindLocal is done on this side alone, in its turn: bind and local invalidate.
 	kindLocal
 )
@@ -23,6 +25,8 @@ type operation struct {
 	kind  kind
 	wc    rdma.WCOpcode
 	types qpTypes
+	// isMoving says that the local bytes go to the peer.
+	isMoving bool
 	// Opcodes without the bits of the service. Only stands for the packets that are alone by nature.
 	first, middle, last, only ib.Opcode
 	// takesReceive says that the peer needs a receive for it (IBTA 9.7.7.2: end-to-end credits).
@@ -54,25 +58,25 @@ var (
 //tidy:table
 var operations = [...]operation{
 	rdma.WRWrite: {
-		kind: kindWrite, wc: rdma.WCOpWrite, types: typesConnected,
+		kind: kindWrite, isMoving: true, wc: rdma.WCOpWrite, types: typesConnected,
 		first: ib.RCWriteFirst, middle: ib.RCWriteMiddle, last: ib.RCWriteLast, only: ib.RCWriteOnly,
 	},
 	rdma.WRWriteWithImm: {
-		kind: kindWrite, wc: rdma.WCOpWrite, types: typesConnected, takesReceive: true,
+		kind: kindWrite, isMoving: true, wc: rdma.WCOpWrite, types: typesConnected, takesReceive: true,
 		first: ib.RCWriteFirst, middle: ib.RCWriteMiddle,
 		last: ib.RCWriteLastImm, only: ib.RCWriteOnlyImm,
 	},
 	rdma.WRSend: {
-		kind: kindSend, wc: rdma.WCOpSend, types: typesAny, takesReceive: true,
+		kind: kindSend, isMoving: true, wc: rdma.WCOpSend, types: typesAny, takesReceive: true,
 		first: ib.RCSendFirst, middle: ib.RCSendMiddle, last: ib.RCSendLast, only: ib.RCSendOnly,
 	},
 	rdma.WRSendWithImm: {
-		kind: kindSend, wc: rdma.WCOpSend, types: typesAny, takesReceive: true,
+		kind: kindSend, isMoving: true, wc: rdma.WCOpSend, types: typesAny, takesReceive: true,
 		first: ib.RCSendFirst, middle: ib.RCSendMiddle,
 		last: ib.RCSendLastImm, only: ib.RCSendOnlyImm,
 	},
 	rdma.WRSendWithInv: {
-		kind: kindSend, wc: rdma.WCOpSend, types: typesReliable, takesReceive: true,
+		kind: kindSend, isMoving: true, wc: rdma.WCOpSend, types: typesReliable, takesReceive: true,
 		first: ib.RCSendFirst, middle: ib.RCSendMiddle,
 		last: ib.RCSendLastInv, only: ib.RCSendOnlyInv,
 	},
@@ -85,8 +89,32 @@ var operations = [...]operation{
 	rdma.WRFetchAdd: {
 		kind: kindAtomic, wc: rdma.WCOpFetchAdd, types: typesReliable, only: ib.RCFetchAdd,
 	},
+	rdma.WRAtomicWrite: {
+		kind: kindPlace, wc: rdma.WCOpAtomicWrite, types: typeSet(rdma.QPTypeRC),
+		only: ib.RCAtomicWrite, isMoving: true,
+	},
+	rdma.WRFlush: {
+		kind: kindPlace, wc: rdma.WCOpFlush, types: typeSet(rdma.QPTypeRC), only: ib.RCFlush,
+	},
 	rdma.WRBindMW:          {kind: kindLocal, wc: rdma.WCOpBindMW, types: typesConnected},
 	rdma.WRLocalInvalidate: {kind: kindLocal, wc: rdma.WCOpLocalInvalidate, types: typesConnected},
+}
+
+// isAnswered reports a request that only its own answer completes: an acknowledge of a later one
+// shows that the answer was lost. Such requests take responder resources (IBTA 9.4.4, A19.4.3).
+func (o *operation) isAnswered() bool {
+	return o.kind == kindRead || o.kind == kindAtomic || o.kind == kindPlace
+}
+
+// allows reports that a request may have n local bytes (IBTA 9.4.5, A19.4.3, A19.4.4).
+func (o *operation) allows(n uint64) bool {
+	switch {
+	case o.kind == kindAtomic, o.wc == rdma.WCOpAtomicWrite:
+		return n == 8
+	case o.kind == kindPlace:
+		return n == 0
+	}
+	return true
 }
 
 var noOperation operation

@@ -44,6 +44,7 @@ func New(cfg Config) *QP {
 	}
 	q := &QP{cfg: cfg, host: cfg.Host, table: cfg.Host.Memory(), base: serviceBase(cfg.Type)}
 	q.send.ring = cfg.SQ
+	q.recv.target = Target{PD: cfg.PD, RQ: cfg.RQ, RecvCQ: cfg.RecvCQ}
 	q.reset()
 	return q
 }
@@ -57,7 +58,8 @@ func (q *QP) Type() rdma.QPType { return q.cfg.Type }
 // PD returns the protection domain.
 func (q *QP) PD() mem.PD { return q.cfg.PD }
 
-// accessor is this QP as the protection table knows users of remote keys.
+// accessor is this QP, with the protection domain it has itself, as the protection table knows
+// users of keys.
 func (q *QP) accessor() mem.Accessor { return mem.Accessor{PD: q.cfg.PD, QP: q.cfg.QPN} }
 
 // State returns the state; it is always one of the seven.
@@ -79,8 +81,15 @@ func (q *QP) Attr() *Attr {
 	return &q.view
 }
 
-func (q *QP) isRC() bool { return q.cfg.Type == rdma.QPTypeRC }
 func (q *QP) isUD() bool { return q.cfg.Type == rdma.QPTypeUD }
+
+// isReliable reports a service with acknowledges: RC, or either half of an XRC connection.
+func (q *QP) isReliable() bool {
+	return q.cfg.Type != rdma.QPTypeUC && q.cfg.Type != rdma.QPTypeUD
+}
+
+func (q *QP) isXRCSend() bool { return q.cfg.Type == rdma.QPTypeXRCSend }
+func (q *QP) isXRCRecv() bool { return q.cfg.Type == rdma.QPTypeXRCRecv }
 
 // canReceive reports a state in which the responder works (IBTA 10.3.1).
 func (q *QP) canReceive() bool {

@@ -196,7 +196,7 @@ func (q *QP) currentWR() *sendWR {
 
 // maySend asks everything that can hold back the next packet of w.
 func (q *QP) maySend(w *sendWR) bool {
-	if !q.isRC() {
+	if !q.isReliable() {
 		return true
 	}
 	r := &q.send
@@ -215,7 +215,7 @@ func (q *QP) maySend(w *sendWR) bool {
 	if w.has(rdma.SendFence) && w.index(r.psn) == 0 && r.reads.n > 0 {
 		return false // IBTA 10.8.3.3
 	}
-	if w.op.kind == kindRead || w.op.kind == kindAtomic {
+	if w.op.isAnswered() {
 		return r.reads.n < int(q.attr.MaxRdAtomic)
 	}
 	return true

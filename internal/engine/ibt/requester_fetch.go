@@ -85,7 +85,7 @@ func (q *QP) checkWQE(w *sendWR) {
 		return
 	}
 	flags := rdma.SendFlags(w.wqe.Flags)
-	isMoving := w.op.kind == kindSend || w.op.kind == kindWrite
+	isMoving := w.op.isMoving
 	switch {
 	case w.op.kind == kindNone || !w.op.types.has(q.cfg.Type):
 		w.setFail(rdma.WCLocQPOpErr, abi.VendorOpcode)
@@ -95,7 +95,7 @@ func (q *QP) checkWQE(w *sendWR) {
 		if w.wqe.NumSGE != 0 {
 			w.setFail(rdma.WCLocQPOpErr, abi.VendorBadWQE)
 		}
-	case !isMoving && q.attr.MaxRdAtomic == 0:
+	case w.op.isAnswered() && q.attr.MaxRdAtomic == 0:
 		w.setFail(rdma.WCLocQPOpErr, abi.VendorRDAtomic)
 	case flags&rdma.SendInline == 0:
 		q.checkWQELength(w)
@@ -112,7 +112,7 @@ func (q *QP) checkWQELength(w *sendWR) {
 	}
 	switch {
 	case total > limits.MaxMessageBytes, q.isUD() && total > uint64(q.mtu),
-		w.op.kind == kindAtomic && total != 8:
+		!w.op.allows(total):
 		w.setFail(rdma.WCLocLenErr, abi.VendorLength)
 	default:
 		w.length = uint32(total)
@@ -121,7 +121,7 @@ func (q *QP) checkWQELength(w *sendWR) {
 
 func (q *QP) checkWQEList(w *sendWR) {
 	var want rdma.Access
-	if w.op.kind == kindRead || w.op.kind == kindAtomic {
+	if w.op.isAnswered() && !w.op.isMoving {
 		want = rdma.AccessLocalWrite
 	}
 	list := w.list()

@@ -18,12 +18,16 @@ func (q *QP) sendPacket(p *Packet, w *sendWR) bool {
 		q.sendReadRequest(p, w, n)
 	case kindAtomic:
 		q.sendAtomicRequest(p, w)
+	case kindPlace:
+		if !q.sendPlacement(p, w) {
+			return false
+		}
 	default:
 		if !q.sendSegment(p, w, w.index(r.psn)) {
 			return false
 		}
 	}
-	if q.isRC() {
+	if q.isReliable() {
 		q.noteRequest(p, w, n)
 		return true
 	}
@@ -41,7 +45,7 @@ func (q *QP) sendPacket(p *Packet, w *sendWR) bool {
 func (q *QP) noteRequest(p *Packet, w *sendWR, n uint32) {
 	r := &q.send
 	if r.isFresh() {
-		if w.op.kind == kindRead || w.op.kind == kindAtomic {
+		if w.op.isAnswered() {
 			*r.reads.push() = readRange{first: r.psn, packets: n}
 		}
 	} else {
@@ -69,7 +73,8 @@ func (q *QP) noteRequest(p *Packet, w *sendWR, n uint32) {
 }
 
 // startRequest fills what all request packets share (IBTA 9.2).
-func (q *QP) startRequest(p *Packet, op ib.Opcode, psn rdma.PSN) {
+func (q *QP) startRequest(p *Packet, w *sendWR, op ib.Opcode, psn rdma.PSN) {
+	p.Headers.XRC = ib.XRCETH(w.wqe.Extra)
 	p.Address = q.attr.AV
 	p.Payload = nil
 	p.Headers.BTH = ib.BTH{
@@ -87,7 +92,7 @@ func (q *QP) sendSegment(p *Packet, w *sendWR, k uint32) bool {
 		return false
 	}
 	isFirst, isLast := k == 0, k+1 == w.packets
-	q.startRequest(p, w.op.at(isFirst, isLast), w.first.Add(k))
+	q.startRequest(p, w, w.op.at(isFirst, isLast), w.first.Add(k))
 	p.Payload = payload
 	p.Headers.BTH.PadCount = ib.PadCount(int(n))
 	if isFirst && w.op.kind == kindWrite {
@@ -201,7 +206,7 @@ func (q *QP) readRequest(p *Packet, w *sendWR, psn rdma.PSN, n uint32) {
 	k := w.index(psn)
 	off := uint64(k) * uint64(q.mtu)
 	length := min(uint64(n)*uint64(q.mtu), uint64(w.length)-off)
-	q.startRequest(p, w.op.only, psn)
+	q.startRequest(p, w, w.op.only, psn)
 	p.Headers.RETH = ib.RETH{
 		VA: w.wqe.RemoteAddr + off, RKey: rdma.Key(w.wqe.RKey), Length: uint32(length),
 	}
@@ -209,7 +214,7 @@ func (q *QP) readRequest(p *Packet, w *sendWR, psn rdma.PSN, n uint32) {
 
 // sendAtomicRequest makes a CmpSwap or FetchAdd (IBTA 9.4.5).
 func (q *QP) sendAtomicRequest(p *Packet, w *sendWR) {
-	q.startRequest(p, w.op.only, w.first)
+	q.startRequest(p, w, w.op.only, w.first)
 	x := ib.AtomicETH{
 		VA: w.wqe.RemoteAddr, RKey: rdma.Key(w.wqe.RKey), SwapAdd: w.wqe.CompareAdd,
 	}

@@ -17,6 +17,8 @@ type responder struct {
 	ackPSN rdma.PSN
 
 	message message
+	// target is where requests go: fixed, but for XRC that of the request that came last.
+	target Target
 	// wr is the receive in use: of a message in progress, or left over from one that was dropped.
 	wr    RecvWR
 	hasWR bool
@@ -106,7 +108,7 @@ func (q *QP) handleRequest(p *Packet, info *ib.OpcodeInfo) {
 		r.isCommEst = true
 		q.host.Raise(q, rdma.EventCommEst)
 	}
-	if !q.isRC() {
+	if !q.isReliable() {
 		q.handleUnreliable(p, info)
 		return
 	}
@@ -192,7 +194,7 @@ func (q *QP) refuse(p *Packet, v verdict) {
 	if !q.failReceive(status, r.cause.Vendor) {
 		q.host.Raise(q, event)
 	}
-	if !q.isRC() {
+	if !q.isReliable() {
 		q.enterError()
 		return
 	}
@@ -207,10 +209,10 @@ func (q *QP) takeReceive() verdict {
 	if r.hasWR {
 		return verdictAccept
 	}
-	if q.cfg.RQ == nil {
+	if r.target.RQ == nil {
 		return verdictInvalid
 	}
-	switch q.cfg.RQ.Take(&r.wr) {
+	switch r.target.RQ.Take(&r.wr) {
 	case TakeEmpty:
 		q.host.Count(CountResourceMissing, 1)
 		return verdictNotReady

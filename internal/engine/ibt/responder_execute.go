@@ -18,6 +18,10 @@ func (q *QP) execute(p *Packet, info *ib.OpcodeInfo) verdict {
 		}
 		return verdictInvalid
 	}
+	if q.isXRCRecv() && !q.findTarget(p, info) {
+		q.recv.cause.Vendor = abi.VendorSharedQueue
+		return verdictInvalid
+	}
 	switch info.Operation {
 	case ib.OperationSend:
 		return q.executeSend(p, info)
@@ -27,6 +31,10 @@ func (q *QP) execute(p *Packet, info *ib.OpcodeInfo) verdict {
 		return q.executeRead(p)
 	case ib.OperationCompareSwap, ib.OperationFetchAdd:
 		return q.executeAtomic(p, info)
+	case ib.OperationAtomicWrite:
+		return q.executeAtomicWrite(p)
+	case ib.OperationFlush:
+		return q.executeFlush(p)
 	default:
 		q.recv.cause.Vendor = abi.VendorOpcode
 		return verdictInvalid
@@ -92,7 +100,7 @@ func (q *QP) fillReceive(b []byte, off uint64) verdict {
 		r.cause.Vendor, r.cause.Length = abi.VendorLength, off+uint64(len(b))
 		return verdictTooLong
 	}
-	f := q.table.Scatter(q.cfg.PD, r.wr.List, off, b)
+	f := q.table.Scatter(r.target.PD, r.wr.List, off, b)
 	if f != mem.FaultNone {
 		r.cause.Vendor, r.cause.Fault = vendorOf(f), f
 		q.noteEntryAt(off)
@@ -112,7 +120,7 @@ func (q *QP) noteEntryAt(off uint64) {
 			continue
 		}
 		off = 0
-		_, f := q.table.Check(rdma.Key(s.LKey), q.cfg.PD, s.Addr, uint64(s.Length),
+		_, f := q.table.Check(rdma.Key(s.LKey), r.target.PD, s.Addr, uint64(s.Length),
 			rdma.AccessLocalWrite)
 		if f != mem.FaultNone || r.cause.Fault == mem.FaultMemory {
 			r.cause.Key, r.cause.Addr, r.cause.Length = rdma.Key(s.LKey), s.Addr, uint64(s.Length)
@@ -123,7 +131,7 @@ func (q *QP) noteEntryAt(off uint64) {
 
 // invalidate revokes a key for a SEND with invalidate (IBTA 9.4.1.1).
 func (q *QP) invalidate(key rdma.Key) verdict {
-	f := q.table.Invalidate(q.accessor(), key)
+	f := q.table.Invalidate(q.peer(), key)
 	if f == mem.FaultNone {
 		return verdictAccept
 	}
@@ -159,7 +167,7 @@ func (q *QP) executeWrite(p *Packet, info *ib.OpcodeInfo) verdict {
 	}
 	if len(p.Payload) > 0 {
 		va := m.reth.VA + m.done
-		f := q.table.WriteRemote(m.reth.RKey, q.accessor(), va, p.Payload)
+		f := q.table.WriteRemote(m.reth.RKey, q.peer(), va, p.Payload)
 		if f != mem.FaultNone {
 			return q.refuseRemote(f, m.reth.RKey, va, uint64(len(p.Payload)))
 		}
@@ -191,7 +199,7 @@ func (q *QP) checkRemote(h *ib.RETH, want rdma.Access) verdict {
 	if h.Length == 0 {
 		return verdictAccept
 	}
-	_, _, f := q.table.CheckRemote(h.RKey, q.accessor(), h.VA, uint64(h.Length), want)
+	_, _, f := q.table.CheckRemote(h.RKey, q.peer(), h.VA, uint64(h.Length), want)
 	if f != mem.FaultNone {
 		return q.refuseRemote(f, h.RKey, h.VA, uint64(h.Length))
 	}

@@ -19,8 +19,12 @@ func (q *QP) pollReply(p *Packet) bool {
 	r := &q.recv
 	for r.active > 0 {
 		x := q.nextResource()
-		if x.kind == kindAtomic {
+		switch x.kind {
+		case kindAtomic:
 			q.sendAtomicAnswer(p, x)
+			return true
+		case kindPlace:
+			q.sendPlacementAnswer(p, x)
 			return true
 		}
 		if q.sendReadData(p, x) {
@@ -136,12 +140,12 @@ func (q *QP) readPayload(x *resource, n uint32) ([]byte, mem.Fault) {
 		return nil, mem.FaultNone
 	}
 	key := x.reth.RKey
-	b, f := q.table.ViewRemote(key, q.accessor(), x.va, uint64(n))
+	b, f := q.table.ViewRemote(key, x.who, x.va, uint64(n))
 	if b != nil || f != mem.FaultNone {
 		return b, f
 	}
 	return q.cfg.Scratch.gather(q.table, &stretch{
-		serial: x.serial, who: q.accessor(), isRemote: true, key: key, va: x.reth.VA,
+		serial: x.serial, who: x.who, isRemote: true, key: key, va: x.reth.VA,
 		off: x.va - x.reth.VA, n: uint64(n), total: uint64(x.reth.Length),
 	})
 }

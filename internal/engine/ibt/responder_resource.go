@@ -16,8 +16,9 @@ type resource struct {
 	isActive bool
 	first    rdma.PSN
 	packets  uint32
-	reth     ib.RETH // READ
-	value    uint64  // atomic: what was there before
+	reth     ib.RETH      // READ
+	who      mem.Accessor // READ: of its memory
+	value    uint64       // atomic: what was there before
 
 	// The reply in progress of a READ: left bytes from va on, in packets from psn on.
 	psn     rdma.PSN
@@ -41,7 +42,9 @@ func (q *QP) executeRead(p *Packet) verdict {
 	if x == nil {
 		return verdictInvalid
 	}
-	*x = resource{kind: kindRead, first: r.expected, packets: packetsOf(h.Length, q.mtu), reth: *h}
+	*x = resource{
+		kind: kindRead, first: r.expected, packets: packetsOf(h.Length, q.mtu), reth: *h, who: q.peer(),
+	}
 	q.beginReply(r.resources.n-1, h, r.expected)
 	r.expected = r.expected.Add(x.packets)
 	r.msn = r.msn.Add(1)
@@ -67,9 +70,9 @@ func (q *QP) executeAtomic(p *Packet, info *ib.OpcodeInfo) verdict {
 	var old uint64
 	var f mem.Fault
 	if info.Operation == ib.OperationFetchAdd {
-		old, f = q.table.FetchAdd(h.RKey, q.accessor(), h.VA, h.SwapAdd)
+		old, f = q.table.FetchAdd(h.RKey, q.peer(), h.VA, h.SwapAdd)
 	} else {
-		old, f = q.table.CompareSwap(h.RKey, q.accessor(), h.VA, h.Compare, h.SwapAdd)
+		old, f = q.table.CompareSwap(h.RKey, q.peer(), h.VA, h.Compare, h.SwapAdd)
 	}
 	if f != mem.FaultNone {
 		r.resources.cut(r.resources.n - 1)
@@ -154,11 +157,18 @@ func (q *QP) handleDuplicate(p *Packet, info *ib.OpcodeInfo) {
 	case ib.OperationReadRequest:
 		q.repeatRead(&p.Headers.RETH, psn)
 	case ib.OperationCompareSwap, ib.OperationFetchAdd:
-		if i := q.findResource(psn, kindAtomic); i >= 0 {
-			q.activate(i)
-		}
+		q.repeatAnswer(psn, kindAtomic)
+	case ib.OperationAtomicWrite, ib.OperationFlush:
+		q.repeatAnswer(psn, kindPlace)
 	default:
 		q.host.Count(CountDroppedSilently, 1)
+	}
+}
+
+// repeatAnswer sends an answer of one packet again, without doing again what it answers.
+func (q *QP) repeatAnswer(psn rdma.PSN, k kind) {
+	if i := q.findResource(psn, k); i >= 0 {
+		q.activate(i)
 	}
 }
 

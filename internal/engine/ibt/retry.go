@@ -185,7 +185,7 @@ func (q *QP) PollTimeout() clock.Time {
 func (q *QP) HandleUnreachable(now clock.Time) {
 	q.now = now
 	r := &q.send
-	if !q.isRC() || !q.canRequest() || r.una == r.high || r.retry.isWaiting() {
+	if !q.isReliable() || !q.canRequest() || r.una == r.high || r.retry.isWaiting() {
 		return
 	}
 	r.retry.isUnreachable = true
@@ -225,6 +225,10 @@ func (q *QP) sendProbe(p *Packet) bool {
 		q.readRequest(p, w, last, 1)
 	case kindAtomic:
 		q.sendAtomicRequest(p, w)
+	case kindPlace:
+		if !q.sendPlacement(p, w) {
+			return false
+		}
 	default:
 		if !q.sendSegment(p, w, w.index(last)) {
 			return false
