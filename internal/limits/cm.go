@@ -36,6 +36,9 @@ const (
 	// busy peer and the round trip to any place on Earth, early enough that a lost message is no
 	// more than a hiccup.
 	CMRepeatFirst = 15
+	// CMRejectRepeats is how often a rejection is repeated that no answer follows and nobody asks
+	// for again.
+	CMRejectRepeats = 5
 	// CMDecisionTime is how long a program decides about a request before a peer that repeats it
 	// is asked to wait.
 	CMDecisionTime = time.Second

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/sim/check"
 )
@@ -17,6 +18,7 @@ type badRequest struct {
 
 var (
 	reliable  = []rdma.QPType{rdma.QPTypeRC}
+	connected = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC}
 	datagrams = []rdma.QPType{rdma.QPTypeUD}
 	anyType   = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD}
 )
@@ -68,6 +70,22 @@ var badRequests = []badRequest{
 	{"bad.invalidate", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
 		r.wqe.Opcode, r.wqe.ImmOrRKey = uint8(rdma.WRSendWithInv), e.far.area.key
 		return e.peer.receiveBytes >= total(r.pieces)
+	}},
+	{"bad.revoked_rkey", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		d := e.peer.door
+		if d == nil || len(d.dead) == 0 {
+			return false
+		}
+		r.wqe.RKey = d.dead[e.app.world.between(0, len(d.dead)-1)]
+		return true
+	}},
+	{"bad.bind", true, connected, rdma.WCMWBindErr, func(e *endpoint, r *request) bool {
+		if e.near == nil {
+			return false
+		}
+		r.wqe = abi.SendWQE{Opcode: uint8(rdma.WRBindMW), RKey: e.near.area.key}
+		r.badList = []abi.SGE{}
+		return true
 	}},
 	{"bad.opcode", true, anyType, rdma.WCLocQPOpErr, func(e *endpoint, r *request) bool {
 		r.wqe.Opcode = 0x7f

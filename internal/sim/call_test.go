@@ -70,7 +70,7 @@ func TestRunCalls_FixedSeeds_KeepEveryPromise(t *testing.T) {
 var callMarks = []string{
 	"call.asked.RC", "call.asked.UC", "call.asked.UD", "call.up.RC", "call.up.UC", "call.up.UD",
 	"call.heard.RC", "call.heard.UC", "call.heard.UD", "call.last_word", "call.rejects",
-	"call.delayed", "call.sluggish", "call.migrated", "call.joined", "call.left",
+	"call.delayed", "call.smaller_mtu", "call.farewell.up", "call.farewell.accepted", "call.sluggish", "call.migrated", "call.joined", "call.left",
 	// Ends that are destroyed in each state.
 	"call.destroy.resolving", "call.destroy.resolved", "call.destroy.routed", "call.destroy.asking",
 	"call.destroy.querying", "call.destroy.answered", "call.destroy.requested",

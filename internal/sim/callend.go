@@ -396,11 +396,7 @@ func (e *callEnd) destroy() {
 		delete(w.board.lit, c.service(e.kind))
 	}
 	w.trace.note(w.now, "%s: destroyed", e.fate.Name)
-	if e.fate.State() == check.EndUp {
-		if p := e.peer(); p != nil && p.fate.State() == check.EndUp {
-			p.expectFarewell(c.host)
-		}
-	}
+	e.sayFarewell()
 	if e.plug != nil {
 		e.plug.destroy()
 	}

@@ -247,13 +247,7 @@ func (c *caller) handleEvent(e *nic.Event) {
 // learn.
 func (c *caller) expectFarewells() {
 	for _, h := range sortedKeys(c.ends) {
-		e := c.ends[h]
-		if e.fate.State() != check.EndUp {
-			continue
-		}
-		if p := e.peer(); p != nil && p.fate.State() == check.EndUp {
-			p.expectFarewell(c.host)
-		}
+		c.ends[h].sayFarewell()
 	}
 }
 

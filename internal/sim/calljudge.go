@@ -220,6 +220,22 @@ func (e *callEnd) judgeBoth(p *callEnd) {
 	}
 }
 
+// sayFarewell is called when the end is about to vanish: a peer that believes in the connection has
+// to learn. That the RTU has not come changes nothing, but that a REJ is not answered and may get
+// lost as often as it is repeated.
+func (e *callEnd) sayFarewell() {
+	w, s := e.caller.world, e.fate.State()
+	p := e.peer()
+	if p == nil || p.fate.State() != check.EndUp {
+		return
+	}
+	isMild := w.plan.loss() < 0.1 && !w.plan.partitions && !w.board.plan.addresses
+	if s == check.EndUp || s == check.EndAccepted && isMild {
+		w.mark("call.farewell." + s.String())
+		p.expectFarewell(e.caller.host)
+	}
+}
+
 // expectFarewell judges that an end hears that its peer, on the host given, is gone.
 func (e *callEnd) expectFarewell(from *host) {
 	w, lives, own := e.caller.world, from.lives, e.caller

@@ -33,9 +33,7 @@ func (b *board) overhear(from, to *host, h *ib.Headers, payload []byte, isArrive
 	}
 	if isArrived {
 		b.world.trace.note(b.world.now, "%s: hears %v", to.name, text)
-		if mra, ok := text.(*mad.MRA); ok {
-			b.delayed(to, mra)
-		}
+		b.heardBy(to, text)
 		return
 	}
 	b.world.trace.note(b.world.now, "%s: says %v", from.name, text)
@@ -93,13 +91,25 @@ func (b *board) nameAnswer(from *host, m *mad.REP) {
 	}
 }
 
-// delayed notes that a peer asks for time.
-func (b *board) delayed(to *host, m *mad.MRA) {
-	e := b.ends[commKey{to.index, m.RemoteID}]
-	if e == nil {
+// heardBy notes what gives a connection more time: a peer that asks for it, or that refuses the path
+// MTU and is asked again.
+func (b *board) heardBy(to *host, text body) {
+	var id mad.CommID
+	var wait time.Duration
+	switch m := text.(type) {
+	case *mad.MRA:
+		id, wait = m.RemoteID, 4096*time.Nanosecond<<m.ServiceTimeout
+		b.world.mark("call.delayed")
+	case *mad.REJ:
+		if m.Reason != mad.ReasonInvalidMTU {
+			return
+		}
+		id = m.RemoteID
+		b.world.mark("call.smaller_mtu")
+	default:
 		return
 	}
-	b.world.mark("call.delayed")
-	wait := 4096 * time.Nanosecond << m.ServiceTimeout
-	e.fate.Patience = max(e.fate.Patience, b.world.now.Add(wait+callTime))
+	if e := b.ends[commKey{to.index, id}]; e != nil {
+		e.fate.Patience = max(e.fate.Patience, b.world.now.Add(wait+callTime))
+	}
 }

@@ -42,6 +42,7 @@ type endpoint struct {
 	landed   int
 
 	near, far *window // what the peer may write here; what this end may write there
+	door      *door   // over near; nil without
 
 	isGone bool
 	// mayOverrun: its send CQ is too small, and completions may get lost.
@@ -316,6 +317,7 @@ func (e *endpoint) vanish() {
 	e.sendCQ.load -= e.maxSend
 	e.recvCQ.load -= e.maxRecv
 	e.app.endpoints = slices.DeleteFunc(e.app.endpoints, func(x *endpoint) bool { return x == e })
+	e.removeDoor()
 	if e.near != nil {
 		e.near.close()
 	}

@@ -153,6 +153,7 @@ func (w *World) deregisterSome() {
 	w.trace.note(w.now, "%s: deregisters its window", e.name)
 	p.spoil()
 	e.peer.may(rdma.WCRemAccessErr)
+	e.removeDoor()
 	e.app.deregister(e.near.area)
 	e.near.model.Close()
 }

@@ -357,6 +357,7 @@ func (p *pair) reset(i int) {
 	e.setState(rdma.QPStateReset)
 	e.isOpen = false
 	e.forget()
+	e.removeDoor()
 	p.world.observe.forget(e)
 }
 

@@ -41,6 +41,7 @@ type plan struct {
 	events                 float64 // chance that a CQ is waited for instead of polled
 	shared                 float64 // chance that an application has a shared receive queue
 	remote                 float64 // chance that a region is not mapped
+	doors                  float64 // share of requests that open and shut memory windows
 
 	partitions, clogs, restarts, deaths, deregs, cycles, overruns, ports bool
 	mishapGap                                                            time.Duration
@@ -95,6 +96,7 @@ func (w *World) makePlan() {
 	if w.chance(0.03) {
 		w.planLarge()
 	}
+	p.doors = w.pickFloat(0, 0, 0.05, 0.3)
 }
 
 // planLarge makes a world of few messages with thousands of packets each.
@@ -177,6 +179,7 @@ func (p *plan) String() string {
 		{p.overruns, "CQ overruns"},
 		{p.lostBells > 0, "late bells"},
 		{p.vandals > 0, "vandals"},
+		{p.doors > 0, "memory windows"},
 	} {
 		if f.on {
 			s += ", " + f.name

@@ -23,8 +23,8 @@ func (e *endpoint) newWindow(n int) *window {
 	if !ok {
 		return nil
 	}
-	r := a.register(span{off, n},
-		rdma.AccessLocalWrite|rdma.AccessRemoteWrite|rdma.AccessRemoteRead)
+	r := a.register(span{off, n}, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|
+		rdma.AccessRemoteRead|rdma.AccessMWBind)
 	if r == nil {
 		return nil
 	}

@@ -110,6 +110,9 @@ func (e *endpoint) post() bool {
 	if e.kind == rdma.QPTypeUD {
 		return e.postDatagram()
 	}
+	if w.plan.doors > 0 && w.chance(w.plan.doors) && e.postDoor() {
+		return true
+	}
 	kinds := []rdma.WROpcode{rdma.WRSend, rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithImm}
 	if e.far != nil && !e.far.area.isGone {
 		kinds = append(kinds, rdma.WRWrite, rdma.WRWrite, rdma.WRWriteWithImm)
@@ -226,7 +229,9 @@ func (e *endpoint) postWrite(hasImm bool) bool {
 		r.wqe.Flags |= uint8(rdma.SendFence)
 	}
 	record := x.model.Post(off, n, seed, from)
+	leave := e.through(&r, off, n)
 	r.entry.Done = func(status rdma.WCStatus) {
+		leave()
 		if status == rdma.WCSuccess && e.kind == rdma.QPTypeRC {
 			x.model.Confirm(record)
 		} else {
@@ -272,8 +277,9 @@ func (e *endpoint) postRead() bool {
 	want := x.model.Predict(off, n)
 	s := span{off, n}
 	x.reads = append(x.reads, s)
-	finish := e.claim(&r)
+	finish, leave := e.claim(&r), e.through(&r, off, n)
 	r.entry.Done = func(status rdma.WCStatus) {
+		leave()
 		x.endRead(s)
 		if status == rdma.WCSuccess && !x.area.isGone && !e.app.isGone {
 			e.judgeRead(r.pieces, want)

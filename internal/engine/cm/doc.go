@@ -42,9 +42,9 @@
 // # What there is not
 //
 // A peer-to-peer connection (IBTA 12.10.5), in which both sides send a REQ and neither listens,
-// cannot be asked for through rdma_cm, and the Linux kernel makes none: two REQs that cross make two
-// connections here if both sides listen, and are rejected with reason 8 if they do not. Alternate
-// paths (LAP) are declined: Ethernet has its own ways to fail over.
+// cannot be asked for through rdma_cm, and the Linux kernel makes none: two REQs that cross make
+// two connections here if both sides listen, and are rejected with reason 8 if they do not.
+// Alternate paths (LAP) are declined: Ethernet has its own ways to fail over.
 //
 // An ID belongs to the owner until it calls Release, whatever has happened to it, so that the
 // owner's own tables need no second bookkeeping. After Release there are no events about it.

@@ -35,19 +35,24 @@ func (e *Engine) reject(now clock.Time, c *conn, p *RejectParams) {
 		LocalID: mad.CommID(c.id), RemoteID: c.peerID, Reason: mad.Reason(p.Reason),
 		InfoLen: uint8(len(p.AdditionalInfo)),
 	}
+	c.triesLeft = 0
 	switch c.state {
 	case StateRequestReceived:
 		m.Answered = mad.AnsweredREQ
 	case StateReplyReceived:
 		m.Answered = mad.AnsweredREP
 	default:
+		// The peer may believe in a connection, if its RTU was lost. Nobody else asks again then,
+		// and so this REJ may not get lost.
 		m.Answered = mad.AnsweredOther
+		c.triesLeft = limits.CMRejectRepeats
 	}
 	copy(m.Info[:], p.AdditionalInfo)
 	copy(m.PrivateData[:], p.PrivateData)
 	compose(&c.sent, c.tid, mad.AttributeREJ, &m)
 	e.transmit(c)
-	e.linger(c, StateRejected, now.Add(2*duration(c.peerTimeout)))
+	c.step, c.patience = limits.CMRepeatFirst, now.Add(2*duration(c.peerTimeout))
+	e.linger(c, StateRejected, now.Add(c.interval(now)))
 }
 
 // handleREJ takes a refusal.
@@ -76,6 +81,7 @@ func (e *Engine) handleREJ(in *arrival) {
 		v.How = DisconnectedByReject
 		e.disconnected(in.now, c, &v)
 	default:
+		c.triesLeft = 0 // it needs no rejection of ours any more
 		e.stats.Duplicates.add(mad.AttributeREJ)
 	}
 }

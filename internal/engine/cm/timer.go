@@ -97,9 +97,9 @@ func (e *Engine) expire(now clock.Time, c *conn) {
 	case StateTimewait:
 		e.close(c)
 		e.raise(c, &Event{Kind: EventTimewaitExit})
-	case StateRejected, StateQueryAnswered:
+	case StateQueryAnswered:
 		e.close(c)
-	default: // an answer is due
+	default: // an answer is due, or a rejection may have been lost
 		if c.triesLeft > 0 {
 			c.triesLeft--
 			e.stats.Resent.addMAD(c.sent[:])
@@ -114,6 +114,8 @@ func (e *Engine) expire(now clock.Time, c *conn) {
 // giveUp ends what the peer does not answer.
 func (e *Engine) giveUp(now clock.Time, c *conn) {
 	switch c.state {
+	case StateRejected:
+		e.close(c)
 	case StateDisconnectSent:
 		e.disconnected(now, c, &Event{How: DisconnectedByTimeout})
 	case StateQuerySent:

@@ -10,7 +10,8 @@ type Message struct {
 	Bytes   int
 	Seed    uint64 // of the content, from offset 0
 	HasImm  bool
-	Imm     uint32 // as in the completion
+	HasInv  bool
+	Imm     uint32 // as in the completion: the immediate, or the key that is invalidated
 	IsWrite bool
 	// Solicited says that the receive wakes an application that asked for solicited events only.
 	Solicited bool
@@ -121,6 +122,7 @@ func (m *Message) difference(c *abi.CQE, payload []byte) string {
 		opcode = rdma.WCOpRecvWriteImm
 	}
 	hasImm := rdma.WCFlags(c.WCFlags)&rdma.WCWithImm != 0
+	hasInv := rdma.WCFlags(c.WCFlags)&rdma.WCWithInv != 0
 	switch {
 	case m.Must != 0:
 		return "was received; it has to fail with " + m.Must.String()
@@ -130,8 +132,10 @@ func (m *Message) difference(c *abi.CQE, payload []byte) string {
 		return "byte_len is wrong"
 	case hasImm != m.HasImm:
 		return "the immediate flag is wrong"
-	case hasImm && c.ImmOrRKey != m.Imm:
-		return "the immediate is wrong"
+	case hasInv != m.HasInv:
+		return "the invalidate flag is wrong"
+	case (hasImm || hasInv) && c.ImmOrRKey != m.Imm:
+		return "the immediate, or the invalidated key, is wrong"
 	case !m.IsWrite && len(payload) != m.Bytes:
 		return "payload has a wrong length"
 	case !m.IsWrite && Mismatch(payload, m.Seed, 0) >= 0:
