@@ -264,6 +264,11 @@ func TestCause_ConnectionRejected_TellsReasonAndEnds(t *testing.T) {
 	if s.Kind != ErrorConnection || s.QPN != 0x123 {
 		t.Errorf("error %+v", s)
 	}
+	away := says(t, b.n, 1, "10.0.0.1 asked for a connection with 10.0.0.2, port 4444 of TCP",
+		"it was rejected: invalid service ID")
+	if away.Kind != ErrorTurnedAway || away.Program != "" {
+		t.Errorf("turned away %+v", away)
+	}
 	b.listen(spaceTCP, "0.0.0.0", 7471, 3)
 	id = a.tcp()
 	a.resolve(id, "10.0.0.2", 7471)

@@ -2,16 +2,13 @@ package nic
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
-	"github.com/softrnic/softrnic/internal/engine/cm"
 	"github.com/softrnic/softrnic/internal/explain"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
-	"github.com/softrnic/softrnic/internal/wire/mad"
 )
 
 // ErrorStatus is one error, for people and tools.
@@ -128,18 +125,4 @@ func evidenceOf(c *abi.Cause) *EvidenceStatus {
 		e.LastNak, e.LastNakPSN = ib.Syndrome(c.LastNak).String(), c.LastNakPSN
 	}
 	return e
-}
-
-// noteTurnedAway keeps a connection request that reached no program.
-func (c *connections) noteTurnedAway(e *cm.Event, reason mad.Reason) {
-	space, port := splitService(e.ServiceID)
-	from := e.Path.DGID.Addr().String()
-	if h, err := mad.ParseIPHeader(e.PrivateData[:e.PrivateLen]); err == nil {
-		from = h.Source.String()
-	}
-	c.nic.causes.add(&c.nic.causes.own, &CauseRecord{
-		At: c.nic.now, Kind: ErrorTurnedAway,
-		Chain: explain.Rejection(fmt.Sprintf("%s asked for port %d of %v at %v", from, port, space,
-			e.Path.SGID.Addr()), uint32(reason)),
-	})
 }

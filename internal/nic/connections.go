@@ -30,6 +30,7 @@ type connections struct {
 	event               cm.Event
 	message             cm.Message
 	psn                 rdma.PSN // of the next message
+	asked               askedFor // by the last REQ
 
 	events  connectionEvents
 	lookups []Lookup

@@ -26,6 +26,7 @@ func (c *connections) handleGSI(now clock.Time, p *ibt.Packet) {
 		return
 	}
 	n.counters.RcvdMAD++
+	c.asked.note(p)
 	path := cm.Path{
 		SGID: p.DGID, DGID: p.SGID, FlowLabel: p.FlowLabel, Flow: p.Flow,
 		TrafficClass: p.TrafficClass, HopLimit: hopLimitDefault, SL: p.SL, Port: thePort,
@@ -59,6 +60,7 @@ func (c *connections) pollTransmit(now clock.Time, p *ibt.Packet) bool {
 	}
 	p.Payload = m.MAD[:]
 	c.psn = c.psn.Add(1)
+	c.noteRefusal(m)
 	c.nic.counters.SentMAD++
 	return true
 }

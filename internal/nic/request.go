@@ -166,7 +166,7 @@ func (c *connections) turnAway(e *cm.Event, reason mad.Reason) {
 		}
 		_ = c.engine.Reject(c.nic.now, e.ID, &params)
 	}
-	c.noteTurnedAway(e, reason)
+	c.noteTurnedAway(requestOf(e), reason)
 	// What could not be refused is given up.
 	c.engine.Release(c.nic.now, e.ID)
 	c.nic.counters.TurnedAway++
