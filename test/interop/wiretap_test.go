@@ -201,18 +201,29 @@ func (w *wiretap) judge(t *testing.T) {
 	w.askTshark(t)
 }
 
+// guessed are protocols that tshark believes to see in the arbitrary payload of some messages.
+var guessed = []string{
+	"rpcordma", "smc", "smb_direct", "nvme-rdma", "lnet", "iser", "infiniband_sdp", "fcoib",
+}
+
 // askTshark has a third party look for malformed packets and wrong checksums of ours. Of the
-// kernel's driver it does not like that there is no UDP checksum over IPv6, either. The protocols
-// that it is told to forget are those that it takes for the payload of some perftest messages.
+// kernel's driver it does not like that there is no UDP checksum over IPv6, either.
 func (w *wiretap) askTshark(t *testing.T) {
 	if _, err := exec.LookPath("tshark"); err != nil {
 		t.Fatal("no tshark to judge the packets: scripts/deps.sh interop")
 	}
-	c := exec.Command("tshark", "-r", w.file.Name(), "--disable-protocol", "rpcordma",
-		"-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-Y", "infiniband",
+	args := []string{
+		"-r", w.file.Name(), "-Y", "infiniband",
+		"-o", "udp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE",
 		"-T", "fields", "-E", "separator=|", "-e", "eth.src", "-e", "ip.checksum.status",
 		"-e", "udp.checksum.status", "-e", "_ws.malformed", "-e", "_ws.expert.severity",
-		"-e", "frame.number", "-e", "_ws.col.Info")
+		"-e", "frame.number", "-e", "_ws.col.Info",
+		"--disable-heuristic", "eth_over_ib", "--disable-heuristic", "mellanox_eoib",
+	}
+	for _, name := range guessed {
+		args = append(args, "--disable-protocol", name)
+	}
+	c := exec.Command("tshark", args...)
 	out, err := c.Output()
 	if err != nil {
 		t.Fatalf("tshark: %v", err)

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 )
 
 // await waits until something is true of the guest: "tcp PORT", a program listens on that port;
@@ -61,19 +64,63 @@ func listensTCP(port string) (bool, error) {
 	return false, nil
 }
 
-// listensCM tells that some identifier of a connection is on a device; there are no connections
-// when it is asked.
+// Numbers of the kernel's rdma_netlink.h and of its states of an identifier of rdma_cm.
+const (
+	commandGetCMIDs = 11 // RDMA_NLDEV_CMD_RES_CM_ID_GET
+	attributeState  = 27 // RDMA_NLDEV_ATTR_RES_STATE
+	attributeCMIDs  = 30 // RDMA_NLDEV_ATTR_RES_CM_ID
+	stateListen     = 8  // RDMA_CM_LISTEN
+)
+
+// listensCM tells that some identifier of rdma_cm listens on a device: it asks for what "rdma
+// resource show cm_id" shows.
 func listensCM() (bool, error) {
-	devices, err := netlink.RdmaResourceList()
+	devices, err := netlink.RdmaLinkList()
 	if err != nil {
-		return false, fmt.Errorf("list the resources of RDMA devices: %w", err)
+		return false, fmt.Errorf("list the RDMA devices: %w", err)
 	}
 	for _, d := range devices {
-		if d.RdmaResourceSummaryEntries["cm_id"] > 0 {
-			return true, nil
+		request := nl.NewNetlinkRequest(
+			nl.RDMA_NL_NLDEV<<nl.RDMA_NL_GET_CLIENT_SHIFT|commandGetCMIDs, unix.NLM_F_DUMP)
+		request.AddData(nl.NewRtAttr(nl.RDMA_NLDEV_ATTR_DEV_INDEX, nl.Uint32Attr(d.Attrs.Index)))
+		messages, err := request.Execute(unix.NETLINK_RDMA, 0)
+		if err != nil {
+			return false, fmt.Errorf("list the identifiers of rdma_cm: %w", err)
+		}
+		for _, m := range messages {
+			if slices.Contains(statesOf(m), stateListen) {
+				return true, nil
+			}
 		}
 	}
 	return false, nil
+}
+
+// statesOf returns the state of each identifier that a message lists: each is a nested attribute
+// in a nested attribute.
+func statesOf(message []byte) (states []byte) {
+	for _, list := range attributesOf(message, attributeCMIDs) {
+		for _, entry := range attributesOf(list, attributeCMIDs+1) {
+			for _, state := range attributesOf(entry, attributeState) {
+				states = append(states, state[0])
+			}
+		}
+	}
+	return states
+}
+
+// attributesOf returns the values of the attributes of a kind that are not empty.
+func attributesOf(b []byte, kind uint16) (values [][]byte) {
+	attributes, err := nl.ParseRouteAttr(b)
+	if err != nil {
+		return nil
+	}
+	for _, a := range attributes {
+		if a.Attr.Type&^unix.NLA_F_NESTED == kind && len(a.Value) > 0 {
+			values = append(values, a.Value)
+		}
+	}
+	return values
 }
 
 // hasJoined tells that the card listens to a multicast address on behalf of the RDMA device.
