@@ -79,6 +79,18 @@ var badRequests = []badRequest{
 		r.wqe.RKey = d.dead[e.app.world.between(0, len(d.dead)-1)]
 		return true
 	}},
+	{"bad.door_bounds", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		d := e.peer.door
+		if d == nil || d.state != doorOpen {
+			return false
+		}
+		end := e.far.area.address(e.far.area.off + d.at.end())
+		if d.isZero {
+			end = uint64(d.at.n)
+		}
+		r.wqe.RKey, r.wqe.RemoteAddr = d.key, end-uint64(total(r.pieces))+1
+		return true
+	}},
 	{"bad.bind", true, connected, rdma.WCMWBindErr, func(e *endpoint, r *request) bool {
 		if e.near == nil {
 			return false

@@ -160,9 +160,16 @@ func (q *QP) finishReply(x *resource) {
 	}
 }
 
-// abandonRead refuses a READ in the middle of its data: the region went away.
+// abandonRead refuses a READ in the middle of its data: the region went away. One that was answered
+// before is a late copy in the network, or the peer has lost the data; it may have revoked the key
+// since, so it is not held against it (IBTA 9.7.4.1.1: a duplicate that cannot be executed again).
 func (q *QP) abandonRead(x *resource, f mem.Fault) {
 	r := &q.recv
+	if x.isServed {
+		q.deactivate(x)
+		q.host.Count(CountDroppedSilently, 1)
+		return
+	}
 	r.cause = Cause{
 		IsResponder: true, PSN: x.psn, Opcode: uint8(q.base | ib.RCReadRequest),
 		Asked: rdma.AccessRemoteRead,

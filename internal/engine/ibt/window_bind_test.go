@@ -459,3 +459,34 @@ func TestWindow_DuplicateInvalidate_IsNotExecutedTwice(t *testing.T) {
 		t.Error("a repeated packet revoked the new binding")
 	}
 }
+
+// TestWindow_LateCopyOfRead_AfterRevoke_IsDropped: a network that delivers a READ request twice
+// must not end the connection because its key is gone meanwhile.
+func TestWindow_LateCopyOfRead_AfterRevoke_IsDropped(t *testing.T) {
+	w := newWorld(t, worldConfig{})
+	w.b.bindable(bindAccess | rdma.AccessRemoteRead)
+	win := w.b.window(rdma.MWType2)
+	w.b.post(0, w.b.bind(1, win, 0, 4096, rdma.AccessRemoteRead))
+	w.run(time.Millisecond)
+	read := w.request(ib.RCReadRequest, 100, nil)
+	read.Headers.RETH = ib.RETH{VA: testBase, RKey: win.Key, Length: 2000}
+	if got := w.give(read); len(got) != 2 {
+		t.Fatalf("%d packets of data", len(got))
+	}
+	w.b.post(w.now, abi.SendWQE{
+		WRID: 2, Opcode: uint8(rdma.WRLocalInvalidate), Flags: signaled, ImmOrRKey: uint32(win.Key),
+	})
+	w.run(time.Millisecond)
+	wantStatus(t, w.b.sends.take(), rdma.WCSuccess, rdma.WCSuccess)
+	late := w.request(ib.RCReadRequest, 100, nil)
+	late.Headers.RETH = ib.RETH{VA: testBase, RKey: win.Key, Length: 2000}
+	if got := w.give(late); len(got) != 0 || w.b.q.State() != rdma.QPStateRTS {
+		t.Errorf("%d replies to a late copy, state %v", len(got), w.b.q.State())
+	}
+	fresh := w.request(ib.RCReadRequest, 102, nil)
+	fresh.Headers.RETH = ib.RETH{VA: testBase, RKey: win.Key, Length: 8}
+	got := w.give(fresh)
+	if len(got) != 1 || got[0].Headers.AETH.Syndrome != ib.NAK(ib.NAKRemoteAccess) {
+		t.Errorf("replies to a new READ: %v", got)
+	}
+}
