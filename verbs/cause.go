@@ -168,13 +168,15 @@ type refusals struct {
 	latest abi.PostRefusal
 }
 
+// newRefusals writes into the memory of a queue.
+func newRefusals(memory []byte) *refusals {
+	return &refusals{area: memory[abi.OffQPRefusal : abi.OffQPRefusal+abi.PostRefusalBytes]}
+}
+
 // note writes a refusal down. It allocates nothing for a full queue, which programs meet in loops.
 //
 // Preconditions: the memory is mapped until note returns.
 func (r *refusals) note(id uint64, opcode uint32, err error) {
-	if r == nil {
-		return
-	}
 	errno, text := syscall.ENOMEM, "the queue is full: poll completions, then post again"
 	if !errors.Is(err, ErrQueueFull) {
 		errno, text = reasonOf(err)

@@ -165,7 +165,7 @@ func (q *QP) attach(rsp *abi.CreateQPRsp) {
 		service: serviceOf(q.cfg.Type), qpType: q.cfg.Type,
 		maxSGE: int(rsp.MaxSendSGE), maxInline: int(rsp.MaxInline),
 	}
-	q.sq.refused = &refusals{area: m[abi.OffQPRefusal : abi.OffQPRefusal+abi.PostRefusalBytes]}
+	q.sq.refused = newRefusals(m)
 	q.sq.slots = newSlots(m, abi.OffSQProducer, abi.OffSQConsumer)
 	q.sq.ring = ring.NewProducer(m[rsp.SQOffset:],
 		ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},

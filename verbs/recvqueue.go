@@ -16,10 +16,9 @@ type recvQueue struct {
 	ctx    *Context
 	maxSGE int
 	// state and wanted are nil for a shared queue, which has no QP state and no doorbell.
-	state  *atomic.Uint32
-	wanted *atomic.Uint32
-	bell   bell
-	// refused is nil for a shared queue, which has no queue pair to tell.
+	state   *atomic.Uint32
+	wanted  *atomic.Uint32
+	bell    bell
 	refused *refusals
 	slots   *slots // nil for a shared queue: its slots come back when the NIC has read them
 

@@ -62,6 +62,7 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	s := &SRQ{pd: p, handle: rsp.Handle, memory: memory}
 	m := memory.Bytes()
 	s.rq.ctx, s.rq.maxSGE = p.ctx, int(min(rsp.MaxSGE, limits.MaxSGE))
+	s.rq.refused = newRefusals(m)
 	s.rq.ring = ring.NewProducer(m[rsp.Offset:], geo,
 		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
 	if !p.ctx.adopt(s) {

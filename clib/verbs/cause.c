@@ -43,15 +43,17 @@ static void refused_say(struct refused *r, const char *format, ...)
 	va_end(args);
 }
 
-static void refused_leave(struct rnic_qp *qp, const struct refused *r)
+/* Writes the record into the memory of the queue, which where names. */
+static void refused_leave(unsigned char *map, const struct refused *r, const char *where,
+			  uint32_t number)
 {
-	struct rnic_post_refusal *to = (void *)(qp->map + RNIC_OFF_QP_REFUSAL);
+	struct rnic_post_refusal *to = (void *)(map + RNIC_OFF_QP_REFUSAL);
 
 	/* A full queue is how programs learn that they have to poll: no news for people. */
 	if (r->error != ENOMEM)
-		rnic_log("%s of wr_id %" PRIu64 " on QP 0x%06x: %s",
+		rnic_log("%s of wr_id %" PRIu64 " on %s 0x%06x: %s",
 			 r->opcode == IBV_WC_RECV ? "ibv_post_recv" : "ibv_post_send", r->wr_id,
-			 qp->base.qp_num, r->text);
+			 where, number, r->text);
 	/* Whoever comes second at the same moment is not remembered; the first is. */
 	if (pthread_mutex_trylock(&cause_lock))
 		return;
@@ -59,7 +61,7 @@ static void refused_leave(struct rnic_qp *qp, const struct refused *r)
 	to->wr_id = r->wr_id;
 	to->opcode = r->opcode;
 	memcpy(to->text, r->text, sizeof(to->text));
-	atomic_fetch_add_explicit(queue_word(qp->map, RNIC_OFF_QP_REFUSAL), 1,
+	atomic_fetch_add_explicit(queue_word(map, RNIC_OFF_QP_REFUSAL), 1,
 				  memory_order_release);
 	pthread_mutex_unlock(&cause_lock);
 }
@@ -102,7 +104,7 @@ void cause_of_send(struct rnic_qp *qp, const struct ibv_send_wr *wr, int error)
 	else
 		refused_say(&r, "send_flags %#x, or a memory window, that it cannot have",
 			    wr->send_flags);
-	refused_leave(qp, &r);
+	refused_leave(qp->map, &r, "QP", qp->base.qp_num);
 }
 
 void cause_of_build(struct rnic_qp *qp, int error)
@@ -115,7 +117,7 @@ void cause_of_build(struct rnic_qp *qp, int error)
 	if (!refused_by_state(qp, &r))
 		refused_say(&r, "a request between wr_start and wr_complete does not fit the QP: "
 				"operation, flags, entries, inline data");
-	refused_leave(qp, &r);
+	refused_leave(qp->map, &r, "QP", qp->base.qp_num);
 }
 
 void cause_of_recv(struct rnic_qp *qp, const struct ibv_recv_wr *wr, int error)
@@ -134,7 +136,22 @@ void cause_of_recv(struct rnic_qp *qp, const struct ibv_recv_wr *wr, int error)
 	else
 		refused_say(&r, "%d scatter/gather entries; the queue has room for %u", wr->num_sge,
 			    qp->rq.max_sge);
-	refused_leave(qp, &r);
+	refused_leave(qp->map, &r, "QP", qp->base.qp_num);
+}
+
+void cause_of_srq_recv(struct rnic_srq *srq, const struct ibv_recv_wr *wr, int error)
+{
+	struct refused r = {.error = error, .opcode = IBV_WC_RECV};
+
+	if (!wr || error == EIO)
+		return;
+	r.wr_id = wr->wr_id;
+	if (error == ENOMEM)
+		refused_say(&r, "the shared queue is full: the NIC has not taken its receives yet");
+	else
+		refused_say(&r, "%d scatter/gather entries; the queue has room for %u", wr->num_sge,
+			    srq->rq.max_sge);
+	refused_leave(srq->map, &r, "SRQ", srq->number);
 }
 
 /* Copies what the NIC left about a QP. Returns false where there is nothing, or it changes. */
@@ -203,4 +220,28 @@ void cause_of_completion(const struct rnic_cqe *cqe, struct queue_ring *ring)
 		 "\"rnic explain wc status %u\" and \"rnic ps --errors\" tell more",
 		 cqe->wr_id, cqe->qp_num, ibv_wc_status_str((enum ibv_wc_status)cqe->status),
 		 cqe->status, cqe->vendor_err, line, cqe->status);
+}
+
+void cause_of_event(const struct ibv_async_event *event)
+{
+	char line[512] = "";
+	struct rnic_cause cause;
+	struct rnic_qp *qp;
+
+	switch (event->event_type) {
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		break;
+	default:
+		return;
+	}
+	if (!rnic_log_is_wanted())
+		return;
+	qp = qp_of(event->element.qp);
+	if (cause_read(qp->map, &cause))
+		cause_tell(&cause, line, sizeof(line));
+	rnic_log("event on QP 0x%06x: %s%s; \"rnic explain event %d\" and \"rnic ps --errors\" "
+		 "tell more",
+		 qp->base.qp_num, ibv_event_type_str(event->event_type), line, event->event_type);
 }

@@ -17,6 +17,12 @@ void cause_of_build(struct rnic_qp *qp, int error);
 /* The same of a receive; the caller holds rq.lock. */
 void cause_of_recv(struct rnic_qp *qp, const struct ibv_recv_wr *wr, int error);
 
+/* The same of a receive for a shared queue; the caller holds its lock. */
+void cause_of_srq_recv(struct rnic_srq *srq, const struct ibv_recv_wr *wr, int error);
+
+/* Says on standard error, when that is asked for, what stands behind an event about a QP. */
+void cause_of_event(const struct ibv_async_event *event);
+
 /*
  * Says on standard error, when that is asked for, why a work request failed. ring is where it was
  * posted, NULL where that is an SRQ.

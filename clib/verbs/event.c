@@ -2,6 +2,7 @@
 /* Asynchronous events. */
 #include <time.h>
 
+#include "cause.h"
 #include "ctl.h"
 #include "ctx.h"
 
@@ -60,8 +61,10 @@ VERBS_API int ibv_get_async_event(struct ibv_context *context, struct ibv_async_
 	do {
 		got = ctx_event_read(context->async_fd, &record, sizeof(record));
 	} while (got > 0 && !event_fill(ctx, &record, event));
-	if (got > 0)
+	if (got > 0) {
+		cause_of_event(event);
 		return 0;
+	}
 	if (got < 0)
 		return -1;
 	/* The end of the pipe is the end of the device, and the last thing there is to tell. */

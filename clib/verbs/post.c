@@ -332,6 +332,8 @@ int post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv_recv
 		*bad = wr;
 	else
 		error = post_recv_list(ctx, &srq->rq, wr, bad);
+	if (error)
+		cause_of_srq_recv(srq, *bad, error);
 	pthread_mutex_unlock(&srq->rq.lock);
 	return error;
 }

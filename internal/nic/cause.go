@@ -325,22 +325,31 @@ func (q *qp) noteModified(to rdma.QPState) {
 	}
 }
 
-// noteRefusedPosts keeps what the program's library says that it refused to post since the last
-// look. What it says is the program's word: it is cut to what can be printed.
-func (q *qp) noteRefusedPosts() {
+// noteRefusedPosts keeps what the program's library says in the memory of a queue that it refused to
+// post since the last look; seen is how much was noted. What it says is the program's word: it is
+// cut to what can be printed.
+func (c *Context) noteRefusedPosts(memory []byte, seen *uint32, qpn rdma.QPN) {
 	var p abi.PostRefusal
 	b := make([]byte, abi.PostRefusalBytes)
-	copy(b, q.shared.Bytes()[abi.OffQPRefusal:])
+	copy(b, memory[abi.OffQPRefusal:])
 	abi.DecodePostRefusal(b, &p)
-	if p.Count == 0 || p.Count == q.postsRefused {
+	if p.Count == *seen {
 		return
 	}
-	count := p.Count - q.postsRefused
-	q.postsRefused = p.Count
-	q.context.noteError(&CauseRecord{
-		Kind: ErrorPost, QPN: q.engine.QPN(), Errno: syscall.Errno(p.Error),
+	count := p.Count - *seen
+	*seen = p.Count
+	c.noteError(&CauseRecord{
+		Kind: ErrorPost, QPN: qpn, Errno: syscall.Errno(p.Error),
 		Chain: explain.PostRefusal(p.Opcode, p.Error, p.WRID, count, printable(text(p.Text[:]))),
 	})
+}
+
+func (q *qp) noteRefusedPosts() {
+	q.context.noteRefusedPosts(q.shared.Bytes(), &q.postsRefused, q.engine.QPN())
+}
+
+func (s *srq) noteRefusedPosts() {
+	s.context.noteRefusedPosts(s.shared.Bytes(), &s.postsRefused, 0)
 }
 
 // printable keeps what cannot harm a terminal.

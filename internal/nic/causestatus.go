@@ -2,6 +2,7 @@ package nic
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -75,6 +76,9 @@ func (n *NIC) errorStatus() []ErrorStatus {
 	for _, c := range n.contexts {
 		for _, q := range c.sortedQPs() {
 			q.noteRefusedPosts()
+		}
+		for _, h := range slices.Sorted(maps.Keys(c.srqs)) {
+			c.srqs[h].noteRefusedPosts()
 		}
 		add(c.errors.items, false)
 	}

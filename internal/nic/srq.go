@@ -22,6 +22,8 @@ type srq struct {
 	maxSGE  uint32
 	limit   uint32 // 0: not armed
 	users   int
+	// postsRefused counts what the library refused, as far as it was noted.
+	postsRefused uint32
 
 	// Of XRC.
 	number uint32
@@ -177,6 +179,7 @@ func (c *Context) DestroySRQ(handle uint32) *rdma.Refusal {
 }
 
 func (n *NIC) removeSRQ(s *srq) {
+	s.noteRefusedPosts()
 	if s.domain != nil {
 		s.leave()
 	}
