@@ -321,12 +321,15 @@ static int dgram_post_udp(struct rs_socket *rs, struct dgram_peer *peer, struct 
 	return errno;
 }
 
-/* What a datagram to the peer may hold: its header counts. */
-static size_t dgram_max(const struct dgram_peer *peer)
+static size_t dgram_header_bytes(const struct dgram_peer *peer)
 {
-	size_t header = peer->addr.ss_family == AF_INET6 ? WIRE_FROM_BYTES_V6 : WIRE_FROM_BYTES_V4;
+	return peer->addr.ss_family == AF_INET6 ? WIRE_FROM_BYTES_V6 : WIRE_FROM_BYTES_V4;
+}
 
-	return WIRE_LOW_WATER - header;
+/* What is too long for a packet of the queue pair still fits UDP, which has fragments. */
+static bool dgram_fits(const struct dgram_peer *peer, size_t bytes)
+{
+	return peer->ah && bytes + dgram_header_bytes(peer) <= peer->qp->max_bytes;
 }
 
 ssize_t dgram_send(struct rs_socket *rs, struct rs_vector *v, int flags,
@@ -340,7 +343,7 @@ ssize_t dgram_send(struct rs_socket *rs, struct rs_vector *v, int flags,
 	pthread_mutex_lock(&rs->lock);
 	limit = wait_limit_of(rs, flags, &rs->opt.send_timeout);
 	error = dgram_choose_peer(rs, to, &peer);
-	if (!error && all > dgram_max(peer))
+	if (!error && all > WIRE_LOW_WATER - dgram_header_bytes(peer))
 		error = EMSGSIZE;
 	if (!error) {
 		wait_progress(rs); /* it may bring the peer's queue pair */
@@ -351,7 +354,8 @@ ssize_t dgram_send(struct rs_socket *rs, struct rs_vector *v, int flags,
 		error = rs->error;
 		rs->error = 0;
 	} else if (!error) {
-		error = peer->ah ? dgram_post(rs, peer, v) : dgram_post_udp(rs, peer, v);
+		error = dgram_fits(peer, all) ? dgram_post(rs, peer, v) :
+						dgram_post_udp(rs, peer, v);
 	}
 	if (error == EAGAIN) {
 		rs->wants_room = true;

@@ -27,6 +27,7 @@ struct dgram_qp {
 	struct ibv_mr *send_mr;
 	struct ibv_mr *recv_mr;
 	unsigned char *recv_buf; /* slots */
+	uint32_t max_bytes; /* of a datagram with its header */
 	bool armed;
 };
 

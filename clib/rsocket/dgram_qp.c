@@ -60,6 +60,7 @@ static int qp_create(struct rs_socket *rs, struct dgram_qp *qp)
 static int qp_start(struct rs_socket *rs, struct dgram_qp *qp)
 {
 	struct epoll_event event = {.events = EPOLLIN, .data.ptr = qp};
+	struct ibv_port_attr port;
 	int error;
 
 	if (rdma_create_id(NULL, &qp->id, NULL, RDMA_PS_UDP))
@@ -68,6 +69,10 @@ static int qp_start(struct rs_socket *rs, struct dgram_qp *qp)
 		return errno;
 	if (!qp->id->verbs)
 		return ENODEV;
+	error = ibv_query_port(qp->id->verbs, qp->id->port_num, &port);
+	if (error)
+		return error;
+	qp->max_bytes = rs_min(128u << port.active_mtu, WIRE_LOW_WATER);
 	error = qp_create(rs, qp);
 	if (error)
 		return error;

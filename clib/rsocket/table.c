@@ -179,11 +179,14 @@ void rs_release(struct rs_socket *rs)
 		rs->pending = next;
 	}
 	service_forget(rs);
-	if (rs->dgram)
-		dgram_destroy(rs);
-	iomap_free_all(rs);
-	ep_destroy(rs);
-	conn_close(rs);
+	/* What a child destroyed of its parent's would be missing in queues that they share. */
+	if (!rs->is_orphan) {
+		if (rs->dgram)
+			dgram_destroy(rs);
+		iomap_free_all(rs);
+		ep_destroy(rs);
+		conn_close(rs);
+	}
 	mirror_destroy(rs);
 	pthread_mutex_destroy(&rs->lock);
 	pthread_mutex_destroy(&rs->send_lock);
