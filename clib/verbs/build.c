@@ -151,6 +151,7 @@ static void build_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 static void build_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 {
 	build_plain(ex, IBV_WR_LOCAL_INV, rkey);
+	build_qp(ex)->build_wqe = NULL; /* it has no data to set */
 }
 
 static void build_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn,

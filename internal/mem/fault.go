@@ -5,15 +5,15 @@ type Fault uint8
 
 // Faults in the order in which they are checked.
 const (
-	FaultNone   Fault = iota
-	FaultKey          // no such key
-	FaultPD           // the key belongs to another protection domain
-	FaultQP           // the window was bound by another queue pair
-	FaultUnbound      // the window is not bound
-	FaultRights       // the region does not grant the access
-	FaultBounds       // the range leaves the region
-	FaultMemory       // the process's memory could not be reached
-	FaultWindow       // a window's type, state or key does not allow the bind or invalidate
+	FaultNone    Fault = iota
+	FaultKey           // no such key
+	FaultPD            // the key belongs to another protection domain
+	FaultQP            // the window was bound by another queue pair
+	FaultUnbound       // the window is not bound
+	FaultRights        // the region does not grant the access
+	FaultBounds        // the range leaves the region
+	FaultMemory        // the process's memory could not be reached
+	FaultWindow        // a window's type, state or key does not allow the bind or invalidate
 )
 
 func (f Fault) String() string {

@@ -24,6 +24,7 @@ func TestCapabilities_T16_AgreeWithOperations(t *testing.T) {
 		{"ATOMIC WRITE", rdma.WRAtomicWrite, capAtomicWrite},
 		{"FLUSH", rdma.WRFlush, capFlush},
 		{"BIND", rdma.WRBindMW, capMemoryWindows},
+		{"LOCAL INVALIDATE", rdma.WRLocalInvalidate, capMemMgtExtensions},
 		{"WRITE", rdma.WRWrite, 0},
 	} {
 		b := newBench(t)
