@@ -85,6 +85,8 @@ func number(e *explain.Entry) string {
 	switch e.Kind {
 	case explain.KindSyndrome, explain.KindAccess, explain.KindAttr:
 		return fmt.Sprintf("%#x", e.Code)
+	case explain.KindCounter:
+		return ""
 	default:
 		return fmt.Sprint(e.Code)
 	}
@@ -115,7 +117,11 @@ func printEntries(out io.Writer, found []explain.Entry) {
 }
 
 func printEntry(out io.Writer, e *explain.Entry) {
-	fmt.Fprintf(out, "%s: %s (%s %s)\n\n", e.Name, e.Words, e.Kind, number(e))
+	which := string(e.Kind)
+	if e.Kind != explain.KindCounter {
+		which += " " + number(e)
+	}
+	fmt.Fprintf(out, "%s: %s (%s)\n\n", e.Name, e.Words, which)
 	printWrapped(out, "  ", "  ", e.Means)
 	printList(out, "Usually because", e.Causes)
 	printList(out, "Look at", e.Look)

@@ -207,6 +207,9 @@ func TestFind_E09_EveryFormThatPeopleMeet(t *testing.T) {
 		{"IBV_EVENT_QP_ACCESS_ERR", "IBV_EVENT_QP_ACCESS_ERR"},
 		{"async event 0", "IBV_EVENT_CQ_ERR"},
 		{"vendor_err 0x6201", "RNIC_VENDOR_NAK"},
+		{"0x6201", "RNIC_VENDOR_NAK"},
+		{"out_of_seq_request", "out_of_seq_request"},
+		{"packet_seq_err", "rcvd_seq_err"},
 		{"RTS", "IBV_QPS_RTS"},
 		{"qp state 6", "IBV_QPS_ERR"},
 		{"access right missing", "FAULT_RIGHTS"},
@@ -277,6 +280,7 @@ func FuzzFind_AnyQuery_Answers(f *testing.F) {
 func TestVerb_EveryRequest_HasAName(t *testing.T) {
 	internal := []string{
 		"OpStatus", "OpShutdown", "OpCapture", "OpEndCapture", "OpOpenCM", "OpQueryID",
+		"OpWaits",
 	}
 	for _, c := range constantsOf(t, "abi") {
 		named, ok := c.Type().(*types.Named)

@@ -174,11 +174,15 @@ func findNumber(number uint32, words []string, isHex bool) []Entry {
 		if s.Kind == KindEvidence {
 			code &= 0xff // the bits above hold a syndrome
 		}
-		if e, found := Of(s.Kind, code); found {
+		isBare := len(words) == 0 && s.Kind == KindCounter // their numbers are nobody's
+		if e, found := Of(s.Kind, code); found && !isBare {
 			out = append(out, e)
 		}
+		if nak, found := Of(KindSyndrome, number>>8&0xff); found && code != number {
+			out = append(out, nak)
+		}
 	}
-	if isHex && len(words) == 0 {
+	if isHex && len(words) == 0 && number <= 0xff {
 		// People write syndromes in hexadecimal, and most other things not.
 		slices.SortStableFunc(out, func(a, b Entry) int { return cmp.Compare(hexRank(a), hexRank(b)) })
 	}

@@ -130,7 +130,7 @@ var statuses = []Entry{
 		Code: uint32(rdma.WCRetryExcErr), Name: "IBV_WC_RETRY_EXC_ERR", Words: "transport retry counter exceeded",
 		Also: []string{
 			"retry exceeded", "transport retry count exceeded", "transport retry error", "vendor err 129",
-			"syndrom 0x81", "retry_exceeded_err",
+			"syndrom 0x81",
 		},
 		Means: "The peer did not acknowledge, although the packet was sent retry_cnt + 1 times, each time with a wait of at least 4.096 µs × 2^timeout. The data may or may not have arrived.",
 		Causes: []string{

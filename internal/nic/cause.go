@@ -325,9 +325,9 @@ func (q *qp) noteModified(to rdma.QPState) {
 	}
 }
 
-// noteRefusedPosts keeps what the program's library says in the memory of a queue that it refused to
-// post since the last look; seen is how much was noted. What it says is the program's word: it is
-// cut to what can be printed.
+// noteRefusedPosts keeps what the program's library says in the memory of a queue that it refused
+// to post since the last look; seen is how much was noted. What it says is the program's word: it
+// is cut to what can be printed.
 func (c *Context) noteRefusedPosts(memory []byte, seen *uint32, qpn rdma.QPN) {
 	var p abi.PostRefusal
 	b := make([]byte, abi.PostRefusalBytes)
