@@ -148,7 +148,10 @@ var sections = []section{
 	},
 	{KindMTU, "Path MTUs", []string{"mtu"}, "ibv_query_port(3)", mtus},
 	{KindGIDType, "GID types", []string{"gid"}, "ibv_query_gid_ex(3)", gidTypes},
-	{KindMigration, "Path migration states", []string{"mig", "migration"}, "IBTA 17.2.8", migrations},
+	{
+		KindMigration, "Path migration states",
+		[]string{"mig", "migration"}, "IBTA 17.2.8", migrations,
+	},
 	{KindWindow, "Memory window types", []string{"window", "mw", "type"}, "ibv_alloc_mw(3)", windows},
 	{KindAdvice, "Advice about memory", []string{"advice", "advise"}, "ibv_advise_mr(3)", advices},
 	{KindRereg, "Re-registration flags", []string{"rereg", "flag"}, "ibv_rereg_mr(3)", reregs},
