@@ -191,10 +191,10 @@ func (w *World) callMishaps() {
 			on  bool
 			run func()
 		}{
-			{p.partitions && len(w.hosts) > 1, w.cutCalls},
+			{p.partitions && len(w.hosts) > 1 && w.mayCut(), w.cutCalls},
 			{p.restarts, w.restartCalls},
 			{p.deaths, w.killCaller},
-			{c.addresses, w.hideAddress},
+			{c.addresses && w.mayCut(), w.hideAddress},
 		} {
 			if m.on {
 				all = append(all, m.run)
@@ -212,10 +212,15 @@ func (w *World) callMishaps() {
 // tries for, so that all promises hold nevertheless.
 const outageMax = 20 * time.Second
 
+// mayCut reports that the last outage is over for long enough, so that many in a row do not come to
+// one that is too long.
+func (w *World) mayCut() bool { return w.healedAt == 0 || w.now.Sub(w.healedAt) > outageMax }
+
 func (w *World) cutCalls() {
 	a := w.hosts[w.between(0, len(w.hosts)-1)]
 	b := w.hosts[(a.index+w.between(1, len(w.hosts)-1))%len(w.hosts)]
 	d := w.delay(10*time.Millisecond, outageMax)
+	w.healedAt = w.now.Add(d)
 	w.mark("call.partition")
 	w.trace.note(w.now, "partition of %s and %s for %s", a.name, b.name, d.String())
 	a.links[b.index].cut(d)
@@ -295,7 +300,9 @@ func (w *World) hideAddress() {
 	w.trace.note(w.now, "%s: address %d goes", h.name, i)
 	h.hidden[i] = true
 	h.setPort(true)
-	w.at(w.now.Add(w.delay(10*time.Millisecond, outageMax)), func() {
+	d := w.delay(10*time.Millisecond, outageMax)
+	w.healedAt = w.now.Add(d)
+	w.at(w.now.Add(d), func() {
 		h.hidden[i] = false
 		if !h.isDown {
 			w.trace.note(w.now, "%s: address %d comes", h.name, i)
