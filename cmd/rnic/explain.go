@@ -28,6 +28,7 @@ func newExplain() *cobra.Command {
 			"  rnic explain IBV_WC_RETRY_EXC_ERR\n" +
 			"  rnic explain retry exceeded\n" +
 			"  rnic explain wc status 12\n" +
+			"  rnic explain ibv_modify_qp EINVAL\n" +
 			"  rnic explain reject 28\n" +
 			"  rnic explain syndrome 0x62\n" +
 			"  rnic explain -- -110",

@@ -95,7 +95,7 @@ var sections = []section{
 	},
 	{
 		KindNAK, "NAK codes",
-		[]string{"nak", "nack", "code"},
+		[]string{"nak", "nack"},
 		"IBTA 9.7.5.2", naks,
 	},
 	{

@@ -245,6 +245,24 @@ func TestFind_BareNumber_TellsAllFamilies(t *testing.T) {
 	}
 }
 
+func TestFind_Verb_TellsItsErrnosAndCauses(t *testing.T) {
+	found := Find("ibv_modify_qp EINVAL")
+	if len(found) != 1 || found[0].Name != "EINVAL" || len(found[0].Causes) != 1 ||
+		!strings.HasPrefix(found[0].Causes[0], "ibv_modify_qp: ") {
+		t.Errorf("found %+v", found)
+	}
+	found = Find("ibv_post_send()")
+	if names := namesOf(found); !slices.Contains(names, "EINVAL") || !slices.Contains(names, "ENOMEM") {
+		t.Errorf("ibv_post_send finds %v", names)
+	}
+	if found = Find("ibv_dealloc_pd failed: 16"); len(found) != 1 || found[0].Name != "EBUSY" {
+		t.Errorf("found %v", namesOf(found))
+	}
+	if found = Find("ibv_no_such_verb"); len(found) > 0 {
+		t.Errorf("found %v", namesOf(found))
+	}
+}
+
 func TestClosest_Misspelled_SuggestsWhatWasMeant(t *testing.T) {
 	for query, want := range map[string]string{
 		"IBV_WC_RETRY_ERR": "IBV_WC_RETRY_EXC_ERR",

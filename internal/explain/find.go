@@ -35,6 +35,9 @@ func Find(query string) []Entry {
 	if len(within) > 0 {
 		return within
 	}
+	if found := ofVerb(query); len(found) > 0 {
+		return found
+	}
 	if family, name, ok := strings.Cut(wanted, " "); ok {
 		if found := ofFamily(family, name); len(found) > 0 {
 			return found
@@ -44,6 +47,43 @@ func Find(query string) []Entry {
 		return found
 	}
 	return findPair(wanted)
+}
+
+// ofVerb finds what a verb's errnos mean: "ibv_modify_qp", "ibv_modify_qp EINVAL". Of their causes
+// only those that are the verb's are kept.
+func ofVerb(query string) []Entry {
+	verb, rest := "", []string{}
+	for _, w := range strings.Fields(strings.ToLower(query)) {
+		w = strings.Trim(w, "():,.;\"'")
+		if verb == "" && (strings.HasPrefix(w, "ibv_") || strings.HasPrefix(w, "rdma_")) {
+			verb = w
+		} else if w != "" {
+			rest = append(rest, w)
+		}
+	}
+	if verb == "" {
+		return nil
+	}
+	wanted := strings.Join(rest, " ")
+	var out []Entry
+	for i := range sections {
+		if sections[i].Kind != KindErrno {
+			continue
+		}
+		for _, e := range sections[i].entries() {
+			e.Causes = slices.DeleteFunc(slices.Clone(e.Causes), func(cause string) bool {
+				about, _, _ := strings.Cut(cause, ":")
+				return !slices.Contains(strings.Split(about, ", "), verb)
+			})
+			isMeant := wanted == "" || slices.ContainsFunc(Find(wanted), func(f Entry) bool {
+				return f.Kind == KindErrno && f.Code == e.Code
+			})
+			if len(e.Causes) > 0 && isMeant {
+				out = append(out, e)
+			}
+		}
+	}
+	return out
 }
 
 // ofFamily finds a name in the families that a word stands for, as in "errno EINVAL".
@@ -159,7 +199,9 @@ func numberIn(query string) (number uint32, words []string, ok bool) {
 }
 
 // fillers say nothing about the family of a number.
-var fillers = []string{"ibv", "number", "no", "is", "value"}
+var fillers = []string{
+	"ibv", "number", "no", "is", "value", "failed", "with", "returned", "returns", "code",
+}
 
 // findNumber returns the entries with a number in the families that all the words may mean.
 func findNumber(number uint32, words []string, isHex bool) []Entry {
