@@ -65,6 +65,7 @@ func (m *machine) contexts(t *testing.T) []contextStatus {
 // deviceStatus is the part of "rnic devinfo --json" that tests look at.
 type deviceStatus struct {
 	PID       int    `json:"pid"`
+	MTU       int    `json:"active_mtu"`
 	LocalOnly string `json:"local_only"`
 	Network   struct {
 		ReceiveBuffer int               `json:"receive_buffer_bytes"`
