@@ -111,8 +111,8 @@ func (b *bench) all() {
 		if b.rows.MatchString(idleRow) {
 			fmt.Fprintf(out, "%s\t%s\t%.2f\t\t%%\t\t\n", p.name, idleRow, b.idle(p))
 		}
+		_ = out.Flush() // its only failure is standard output's
 	}
-	_ = out.Flush() // its only failure is standard output's
 }
 
 func (b *bench) print(out *tabwriter.Writer, p path, m measurement, tcp map[string]float64) {
