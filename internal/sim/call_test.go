@@ -83,7 +83,7 @@ var callMarks = []string{
 	// Events: ADDR_ERROR, UNREACHABLE, TIMEWAIT_EXIT.
 	"call.event.1", "call.event.7", "call.event.15",
 	// The world.
-	"call.partition", "call.restart", "call.death", "call.address", "call.no_source",
+	"call.channel_dropped", "call.no_neighbour", "call.partition", "call.restart", "call.death", "call.address", "call.no_source",
 	"call.stranger", "call.broken", "icmp.unreachable", "icrc.refused",
 }
 
@@ -178,8 +178,15 @@ var callSabotage = []struct {
 				p.caller == e.caller {
 				return false
 			}
-			e.caller.expectFarewells()
-			e.caller.lose()
+			dead := e.caller
+			dead.expectFarewells()
+			dead.lose()
+			w.board.tamper = func(e *nic.ConnectionEvent) int {
+				if e.Session.Owner().(*caller) == dead {
+					return 0
+				}
+				return 1
+			}
 			return true
 		})
 	}, "has said nothing"},

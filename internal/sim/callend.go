@@ -298,6 +298,9 @@ func (e *callEnd) accept() {
 	}
 	e.fate.Move(check.EndAccepted)
 	e.due("accept", callTime)
+	if w.chance(0.05) {
+		c.after(w.delay(0, 500*time.Millisecond), e.destroy)
+	}
 }
 
 func (e *callEnd) reject() {
@@ -392,18 +395,23 @@ func (e *callEnd) destroy() {
 	if e.isGone {
 		return
 	}
-	if e.fate.State() == check.EndListening {
-		delete(w.board.lit, c.service(e.kind))
-	}
 	w.trace.note(w.now, "%s: destroyed", e.fate.Name)
-	e.sayFarewell()
-	if e.plug != nil {
-		e.plug.destroy()
-	}
+	e.retire()
 	if r := c.session.DestroyID(w.now, e.handle); r != nil {
 		w.court.Failf("%v: destroy_id: %v", &e.fate, r)
 	}
 	e.vanish()
+}
+
+// retire does what comes before the end of an identifier.
+func (e *callEnd) retire() {
+	if e.fate.State() == check.EndListening {
+		delete(e.caller.world.board.lit, e.caller.service(e.kind))
+	}
+	e.sayFarewell()
+	if e.plug != nil {
+		e.plug.destroy()
+	}
 }
 
 // vanish forgets an identifier that is gone in one way or another.

@@ -86,6 +86,31 @@ func (c *caller) newBox() {
 	c.boxes = append(c.boxes, &mailbox{caller: c, handle: handle})
 }
 
+// dropBox destroys an event channel with all identifiers on it (case C13), and makes another.
+func (c *caller) dropBox(i int) {
+	w, b := c.world, c.boxes[i]
+	w.mark("call.channel_dropped")
+	w.trace.note(w.now, "%s: destroys channel %d", c.name, int(b.handle))
+	var gone []*callEnd
+	for _, h := range sortedKeys(c.ends) {
+		if e := c.ends[h]; e.channel == b.handle {
+			e.retire()
+			gone = append(gone, e)
+		}
+	}
+	if r := c.session.DestroyEventChannel(w.now, b.handle); r != nil {
+		w.court.Failf("%s: destroy_event_channel: %v", c.name, r)
+	}
+	c.boxes = slices.Delete(c.boxes, i, i+1)
+	c.newBox()
+	for _, e := range gone {
+		e.vanish()
+		if e.fate.State() == check.EndListening {
+			c.after(w.delay(0, 2*w.board.plan.gap), func() { c.listen(e.kind) })
+		}
+	}
+}
+
 func (c *caller) anyBox() *mailbox { return c.boxes[c.world.between(0, len(c.boxes)-1)] }
 
 // pickCaller returns some program that lives, or nil.
@@ -126,7 +151,11 @@ func (c *caller) pace() {
 // act does one thing.
 func (c *caller) act() {
 	w := c.world
-	switch w.between(0, 11) {
+	switch w.between(0, 12) {
+	case 12:
+		if w.chance(0.2) {
+			c.dropBox(w.between(0, len(c.boxes)-1))
+		}
 	case 0:
 		if e := c.anyEnd(check.EndListening); e != nil {
 			e.destroy()

@@ -227,6 +227,23 @@ func (w *World) cutCalls() {
 	if w.chance(0.7) {
 		b.links[a.index].cut(d)
 	}
+	if d > neighbourTime && w.chance(0.5) {
+		w.at(w.now.Add(neighbourTime), func() { w.missNeighbour(a, b) })
+	}
+}
+
+// neighbourTime is how long a host asks for a neighbour by ARP before it says that there is none.
+const neighbourTime = 3 * time.Second
+
+// missNeighbour has a host say that another one does not answer.
+func (w *World) missNeighbour(a, b *host) {
+	if a.isDown || w.isCalm {
+		return
+	}
+	w.mark("call.no_neighbour")
+	w.trace.note(w.now, "%s: finds no neighbour %s", a.name, b.name)
+	a.nic.HandleNoHost(w.now, b.gids[w.between(0, 1)])
+	a.turn()
 }
 
 // restartCalls kills the NIC of a host with all programs; another one comes after a while.
