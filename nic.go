@@ -36,6 +36,9 @@ type Config struct {
 	// Fault makes the network bad on purpose, also between queue pairs of this NIC: for example
 	// "loss=1%,reorder=2%,delay=200us,seed=7".
 	Fault string
+	// Limits bounds what each program may have, such as "qps=100,mrs=5000"; also pds, cqs, srqs,
+	// ahs, mws, and device-memory in bytes. ibv_query_device(3) tells them.
+	Limits string
 	// Socket also serves other programs, at this path; empty serves none.
 	Socket string
 	// Spin is how long the NIC's thread looks for work before it sleeps; 0 chooses by the number
@@ -55,7 +58,8 @@ type NIC struct {
 func Start(ctx context.Context, c Config) (*NIC, error) {
 	inner := daemon.Config{
 		Embedded: c.Socket == "", SocketPath: c.Socket, Device: c.Device, Interfaces: c.Interfaces,
-		MTU: c.MTU, Layout: c.Layout, NoNetwork: !c.UDP, Fault: c.Fault, Spin: c.Spin, Logger: c.Logger,
+		MTU: c.MTU, Layout: c.Layout, NoNetwork: !c.UDP, Fault: c.Fault, Limits: c.Limits,
+		Spin: c.Spin, Logger: c.Logger,
 	}
 	if c.Network == nil {
 		inner.Addresses = c.Addresses

@@ -88,6 +88,7 @@ func TestBackgroundArgs_ParseBack_ToTheSameNIC(t *testing.T) {
 		device: "x0", addresses: []string{"10.0.0.1", "::1"}, interfaces: []string{"eth0"},
 		fault: "loss=1%,delay=2ms", logLevel: "debug", logFormat: "json", group: "rdma",
 		layout:    "mlx5",
+		limit:     "qps=9",
 		localOnly: true, idleExit: idleExit,
 	}
 	up, _, err := newRoot().Find(want.backgroundArgs())
@@ -100,7 +101,7 @@ func TestBackgroundArgs_ParseBack_ToTheSameNIC(t *testing.T) {
 	for name, value := range map[string]string{
 		"device": "x0", "address": "[10.0.0.1,::1]", "interface": "[eth0]",
 		"fault": "loss=1%,delay=2ms", "log-level": "debug", "log-format": "json", "group": "rdma",
-		"layout": "mlx5", "local-only": "true", "idle-exit": "3s", "report-fd": "3",
+		"layout": "mlx5", "limit": "qps=9", "local-only": "true", "idle-exit": "3s", "report-fd": "3",
 	} {
 		if got := up.Flag(name).Value.String(); got != value {
 			t.Errorf("--%s is %q, not %q", name, got, value)

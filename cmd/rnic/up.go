@@ -18,6 +18,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/daemon"
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/netio/faulty"
 )
 
@@ -33,6 +34,7 @@ type upOptions struct {
 	idleExit   time.Duration
 	group      string
 	layout     string
+	limit      string
 	localOnly  bool
 	metrics    string // of rnic up only
 }
@@ -40,7 +42,7 @@ type upOptions struct {
 // nicFlags are the flags that describe a NIC; --socket says which.
 var nicFlags = []string{
 	"device", "address", "interface", "fault", "log-level", "log-format", "group", "layout",
-	"local-only",
+	"limit", "local-only",
 }
 
 func (o *upOptions) register(c *cobra.Command) {
@@ -58,6 +60,9 @@ func (o *upOptions) register(c *cobra.Command) {
 	f.StringVar(&o.group, "group", "", "let the members of this `group` use the NIC too")
 	f.StringVar(&o.layout, "layout", "",
 		"order GIDs as this `adapter` does: rxe, irdma, mlx5, bnxt; or ib: a port with a LID")
+	f.StringVar(&o.limit, "limit", "",
+		"what one program may have, such as `qps=100,mrs=5000`; also pds, cqs, srqs, ahs, mws,\n"+
+			"device-memory (bytes)")
 	f.BoolVar(&o.localOnly, "local-only", false,
 		"serve programs of this host only, without UDP port 4791")
 }
@@ -80,6 +85,9 @@ func (o *upOptions) check() error {
 	if _, err := faulty.Parse(o.fault); err != nil {
 		return fmt.Errorf("--fault: %w", err)
 	}
+	if _, err := limits.ParseClient(o.limit); err != nil {
+		return fmt.Errorf("--limit: %w", err)
+	}
 	if err := daemon.CheckLayout(o.layout); err != nil {
 		return fmt.Errorf("--layout: %w", err)
 	}
@@ -95,7 +103,7 @@ func (o *upOptions) backgroundArgs() []string {
 	args := []string{
 		"up", "--report-fd=3", "--idle-exit=" + idleExit.String(), "--device=" + o.device,
 		"--fault=" + o.fault, "--log-level=" + o.logLevel, "--log-format=" + o.logFormat,
-		"--group=" + o.group, "--layout=" + o.layout,
+		"--group=" + o.group, "--layout=" + o.layout, "--limit=" + o.limit,
 		"--local-only=" + strconv.FormatBool(o.localOnly),
 	}
 	for _, a := range o.addresses {
@@ -165,7 +173,8 @@ func (o *upOptions) config(log io.Writer) (daemon.Config, error) {
 	c := daemon.Config{
 		SocketPath: os.Getenv(ctl.SocketEnv), Group: o.group,
 		Device: o.device, Version: versionText(), Interfaces: o.interfaces,
-		Layout: o.layout, NoNetwork: o.localOnly, Fault: o.fault, IdleExit: o.idleExit, Logger: logger,
+		Layout: o.layout, NoNetwork: o.localOnly, Fault: o.fault, Limits: o.limit,
+		IdleExit: o.idleExit, Logger: logger,
 	}
 	for _, text := range o.addresses {
 		address, err := netip.ParseAddr(text)

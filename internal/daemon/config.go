@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/netio/faulty"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -43,6 +44,8 @@ type Config struct {
 	Wire *Wire
 	// Fault disturbs packets on purpose, also those that stay on this NIC (faulty.Parse).
 	Fault string
+	// Limits bounds what each program may have (limits.ParseClient); empty is the default.
+	Limits string
 
 	// IdleExit ends the NIC when no application has been connected for so long; 0 means never.
 	IdleExit time.Duration
@@ -95,11 +98,20 @@ func (c Config) withDefaults() (Config, faulty.Profile, error) {
 		return c, faulty.Profile{}, fmt.Errorf("daemon: group %s cannot reach the default socket,"+
 			" which is in a private directory: choose a socket path", c.Group)
 	}
+	if _, err := limits.ParseClient(c.Limits); err != nil {
+		return c, faulty.Profile{}, fmt.Errorf("daemon: %w", err)
+	}
 	profile, err := faulty.Parse(c.Fault)
 	if err != nil {
 		return c, profile, fmt.Errorf("daemon: %w", err)
 	}
 	return c, profile, nil
+}
+
+// client returns the bounds of a program. Preconditions: withDefaults has accepted them.
+func (c *Config) client() limits.Client {
+	client, _ := limits.ParseClient(c.Limits)
+	return client
 }
 
 // deviceNameMax leaves room for the final NUL of abi.DeviceInfo.

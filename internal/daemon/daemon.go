@@ -142,7 +142,7 @@ func (d *Daemon) assemble() error {
 	d.lane, err = newLane(nic.Config{
 		Name: d.cfg.Device, NodeGUID: d.guid(found), Version: d.cfg.Version,
 		Secret: binary.NativeEndian.Uint64(secret[:]), LocalSegment: d.localSegment(),
-		UnreliableRate: unreliableRate(wire),
+		UnreliableRate: unreliableRate(wire), Client: d.cfg.client(),
 	}, d.cfg.Spin)
 	if err != nil {
 		if wire != nil {

@@ -4,14 +4,9 @@ package limits
 const (
 	// MaxMW bounds memory windows, which share the index of keys with regions.
 	MaxMW = 1 << 18
-	// MaxMRPerContext and MaxMWPerContext leave room for others, whatever one program does.
-	MaxMRPerContext = MaxMR / 2
-	MaxMWPerContext = MaxMW / 2
 	// MaxDMBytes bounds the device memory of a NIC: it is ordinary memory, and nobody else's limits
 	// count it.
 	MaxDMBytes = 1 << 30
-	// MaxDMBytesPerContext bounds that of one program, as ibv_query_device_ex tells.
-	MaxDMBytesPerContext = 64 << 20
 	// MaxDMPerContext bounds pieces of device memory: a descriptor and a mapping each.
 	MaxDMPerContext = 1024
 	// DMAlignLog is the alignment, 2^n bytes, that device memory has at least.

@@ -25,6 +25,9 @@ func (c *Context) CreateAH(req *abi.CreateAHReq) (uint32, *rdma.Refusal) {
 	if c.nic.counts.ahs >= limits.MaxAH {
 		return 0, refusef(syscall.ENOMEM, "limit of %d address handles", limits.MaxAH)
 	}
+	if r := mayHave("address handles", len(c.ahs), c.most().AHs); r != nil {
+		return 0, r
+	}
 	h := c.nic.id()
 	addr, r := c.nic.port.resolve(&req.Attr, h)
 	if r != nil {

@@ -106,6 +106,17 @@ func (n *NIC) CloseContext(now clock.Time, c *Context) {
 	n.doomed = slices.DeleteFunc(n.doomed, func(q *cq) bool { return q.context == c })
 }
 
+// most returns what the context may have.
+func (c *Context) most() *limits.Client { return &c.nic.cfg.Client }
+
+// mayHave refuses one more of what a context has enough of.
+func mayHave(what string, have int, most uint64) *rdma.Refusal {
+	if uint64(have) < most {
+		return nil
+	}
+	return refusef(syscall.ENOMEM, "limit of %d %s a program", most, what)
+}
+
 // Owner returns what the shell attached.
 func (c *Context) Owner() any { return c.cfg.Owner }
 
@@ -125,6 +136,9 @@ func (c *Context) sortedQPs() []*qp {
 func (c *Context) AllocPD() (uint32, *rdma.Refusal) {
 	if c.nic.counts.pds >= limits.MaxPD {
 		return 0, refusef(syscall.ENOMEM, "limit of %d protection domains", limits.MaxPD)
+	}
+	if r := mayHave("protection domains", len(c.pds), c.most().PDs); r != nil {
+		return 0, r
 	}
 	h := c.nic.id()
 	c.pds[h] = new(pd)

@@ -45,6 +45,9 @@ func (c *Context) CreateCQ(req *abi.CreateCQReq) (abi.CreateCQRsp, Shared, *rdma
 	case c.nic.counts.cqs >= limits.MaxCQ:
 		return rsp, nil, refusef(syscall.ENOMEM, "limit of %d completion queues", limits.MaxCQ)
 	}
+	if r := mayHave("completion queues", len(c.cqs), c.most().CQs); r != nil {
+		return rsp, nil, r
+	}
 	geo := ring.Geometry{Entries: ring.RoundEntries(req.Entries), Stride: abi.CQEBytes}
 	shared, err := c.nic.cfg.Memory.Alloc(abi.QueueHeaderBytes + geo.Bytes())
 	if err != nil {

@@ -59,24 +59,24 @@ func (n *NIC) DeviceInfo() abi.DeviceInfo {
 
 // DeviceAttr answers ibv_query_device.
 func (c *Context) DeviceAttr() abi.DeviceAttr {
-	cfg := &c.nic.cfg
+	cfg, most := &c.nic.cfg, c.most()
 	a := abi.DeviceAttr{
 		NodeGUID: uint64(cfg.NodeGUID), SysImageGUID: uint64(cfg.NodeGUID),
 		PageSizeCap: pageSizeCap, CapFlags: deviceCaps,
 		HCACoreClockKHz: coreClockKHz, CompletionTSMask: ^uint64(0),
 		VendorID: softVendorID, VendorPartID: softVendorPartID,
-		MaxQP: limits.MaxQP, MaxQPWR: limits.MaxQPWR, MaxSGE: limits.MaxSGE,
-		MaxSGERead: limits.MaxSGE, MaxCQ: limits.MaxCQ, MaxCQE: limits.MaxCQE,
-		MaxPD: limits.MaxPD, MaxQPReadAtomic: limits.MaxRDAtomic,
+		MaxQP: uint32(most.QPs), MaxQPWR: limits.MaxQPWR, MaxSGE: limits.MaxSGE,
+		MaxSGERead: limits.MaxSGE, MaxCQ: uint32(most.CQs), MaxCQE: limits.MaxCQE,
+		MaxPD: uint32(most.PDs), MaxQPReadAtomic: limits.MaxRDAtomic,
 		MaxResReadAtomic:    limits.MaxRDAtomic * limits.MaxQP,
-		MaxQPInitReadAtomic: limits.MaxRDAtomic, AtomicCap: atomicHCA, MaxAH: limits.MaxAH,
+		MaxQPInitReadAtomic: limits.MaxRDAtomic, AtomicCap: atomicHCA, MaxAH: uint32(most.AHs),
 		MaxMcastGrp: limits.MaxMulticastGroups, MaxMcastQPAttach: limits.MaxMulticastAttach,
 		MaxTotalMcastAttach: limits.MaxMulticastGroups * limits.MaxMulticastAttach,
-		MaxSRQ:              limits.MaxSRQ, MaxSRQWR: limits.MaxQPWR, MaxSRQSGE: limits.MaxSGE,
+		MaxSRQ:              uint32(most.SRQs), MaxSRQWR: limits.MaxQPWR, MaxSRQSGE: limits.MaxSGE,
 		MaxPKeys: limits.MaxPKeys, LocalCAAckDelay: ackDelay, Ports: 1, MaxInline: limits.MaxInline,
 		MaxCQModeration: cqModerationMax,
 	}
-	setMemoryAttr(&a)
+	setMemoryAttr(&a, most)
 	copy(a.FWVersion[:len(a.FWVersion)-1], cfg.Version)
 	return a
 }

@@ -25,16 +25,17 @@ func (c *Context) AllocDM(req *abi.AllocDMReq) (abi.AllocDMRsp, Shared, *rdma.Re
 	var rsp abi.AllocDMRsp
 	const page = 1 << limits.DMAlignLog
 	bytes := (req.Length + page - 1) &^ (page - 1)
+	most := c.most().DeviceMemory
 	switch {
-	case req.Length == 0 || req.Length > limits.MaxDMBytesPerContext:
+	case req.Length == 0 || req.Length > most:
 		return rsp, nil, refusef(syscall.EINVAL, "%d bytes of device memory; max_dm_size is %d",
-			req.Length, limits.MaxDMBytesPerContext)
+			req.Length, most)
 	case req.AlignLog > limits.DMAlignLog:
 		return rsp, nil, refusef(syscall.EINVAL, "log_align_req %d over %d", req.AlignLog,
 			limits.DMAlignLog)
-	case c.memory.dmBytes+bytes > limits.MaxDMBytesPerContext:
+	case c.memory.dmBytes+req.Length > most:
 		return rsp, nil, refusef(syscall.ENOMEM, "the context has %d bytes of device memory of %d",
-			c.memory.dmBytes, limits.MaxDMBytesPerContext)
+			c.memory.dmBytes, most)
 	case c.nic.counts.dmBytes+bytes > limits.MaxDMBytes:
 		return rsp, nil, refusef(syscall.ENOMEM, "the device has %d bytes of device memory left",
 			limits.MaxDMBytes-c.nic.counts.dmBytes)

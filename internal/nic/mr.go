@@ -37,9 +37,9 @@ const (
 )
 
 // setMemoryAttr fills what ibv_query_device_ex reports about memory.
-func setMemoryAttr(a *abi.DeviceAttr) {
-	a.MaxMR, a.MaxMW, a.MaxMRSize = limits.MaxMRPerContext, limits.MaxMWPerContext, limits.MaxMRSize
-	a.MaxDMSize = limits.MaxDMBytesPerContext
+func setMemoryAttr(a *abi.DeviceAttr, most *limits.Client) {
+	a.MaxMR, a.MaxMW, a.MaxMRSize = uint32(most.MRs), uint32(most.MWs), limits.MaxMRSize
+	a.MaxDMSize = most.DeviceMemory
 	a.ODPCaps = odpSupport | odpImplicit
 	a.ODPCapsRC, a.ODPCapsUC, a.ODPCapsUD, a.ODPCapsXRC = odpRC, odpUC, odpUD, odpRC
 }
@@ -84,12 +84,11 @@ func (c *Context) regionConfig(m *mem.Config) *mem.Config {
 // register enters a region into the table and into its protection domain.
 func (c *Context) register(m *mem.Config) (abi.RegMRRsp, *rdma.Refusal) {
 	p := c.pds[uint32(m.PD)]
-	switch {
-	case p == nil:
+	if p == nil {
 		return abi.RegMRRsp{}, refusef(syscall.EINVAL, "protection domain %d is unknown", m.PD)
-	case len(c.mrs) >= limits.MaxMRPerContext:
-		return abi.RegMRRsp{}, refusef(syscall.ENOMEM, "limit of %d memory regions a context",
-			limits.MaxMRPerContext)
+	}
+	if r := mayHave("memory regions", len(c.mrs), c.most().MRs); r != nil {
+		return abi.RegMRRsp{}, r
 	}
 	r, refusal := c.nic.memory.Register(*m)
 	if refusal != nil {

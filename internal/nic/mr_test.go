@@ -9,7 +9,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/softrnic/softrnic/internal/abi"
-	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -411,13 +410,13 @@ func TestDeviceMemory_Limits(t *testing.T) {
 	b := newBench(t)
 	for name, req := range map[string]abi.AllocDMReq{
 		"nothing": {}, "align": {Length: 4, AlignLog: 13},
-		"over max_dm_size": {Length: limits.MaxDMBytesPerContext + 1}, "wrap": {Length: ^uint64(0)},
+		"over max_dm_size": {Length: b.c.DeviceAttr().MaxDMSize + 1}, "wrap": {Length: ^uint64(0)},
 	} {
 		_, _, r := b.c.AllocDM(&req)
 		refused(t, name, r, syscall.EINVAL)
 	}
 	live := b.heap.live
-	half := abi.AllocDMReq{Length: limits.MaxDMBytesPerContext / 2}
+	half := abi.AllocDMReq{Length: b.c.DeviceAttr().MaxDMSize / 2}
 	for range 2 {
 		_, _, r := b.c.AllocDM(&half)
 		b.granted(r)

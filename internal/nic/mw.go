@@ -6,7 +6,6 @@ import (
 	"syscall"
 
 	"github.com/softrnic/softrnic/internal/abi"
-	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -38,12 +37,11 @@ func newMemoryObjects() memoryObjects {
 // AllocMW makes a memory window that is not bound.
 func (c *Context) AllocMW(req *abi.AllocMWReq) (abi.AllocMWRsp, *rdma.Refusal) {
 	p := c.pds[req.PD]
-	switch {
-	case p == nil:
+	if p == nil {
 		return abi.AllocMWRsp{}, refusef(syscall.EINVAL, "protection domain %d is unknown", req.PD)
-	case len(c.memory.windows) >= limits.MaxMWPerContext:
-		return abi.AllocMWRsp{}, refusef(syscall.ENOMEM, "limit of %d memory windows a context",
-			limits.MaxMWPerContext)
+	}
+	if r := mayHave("memory windows", len(c.memory.windows), c.most().MWs); r != nil {
+		return abi.AllocMWRsp{}, r
 	}
 	w, r := c.nic.memory.AllocWindow(mem.PD(req.PD), rdma.MWType(req.Type))
 	if r != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -17,6 +18,8 @@ type Config struct {
 	Version  string    // shown as firmware version
 	// Secret decides keys, first QPN and jitter; the same secret and calls repeat exactly.
 	Secret uint64
+	// Client bounds what each application may have; fields that are 0 stand for the defaults.
+	Client limits.Client
 	Memory Allocator
 	// LocalSegment is the payload in bytes of a full packet between connected QPs of this NIC,
 	// whatever path MTU they ask for; 0 keeps to the path MTU (ADR 0011).
@@ -63,6 +66,7 @@ type NIC struct {
 
 // New makes a NIC without addresses; SetPort gives it some.
 func New(cfg Config) *NIC {
+	cfg.Client = cfg.Client.WithDefaults()
 	n := &NIC{
 		cfg:      cfg,
 		memory:   mem.NewTable(cfg.Secret),

@@ -92,10 +92,8 @@ func (c *Context) checkCreateQP(req *abi.CreateQPReq) *rdma.Refusal {
 		return refusef(syscall.EOPNOTSUPP, "create_flags %#x are not supported", req.CreateFlags)
 	case c.nic.counts.qps >= limits.MaxQP:
 		return refusef(syscall.ENOMEM, "limit of %d queue pairs", limits.MaxQP)
-	case len(c.qps) >= limits.MaxQPPerContext:
-		return refusef(syscall.ENOMEM, "limit of %d queue pairs a context", limits.MaxQPPerContext)
 	}
-	return nil
+	return mayHave("queue pairs", len(c.qps), c.most().QPs)
 }
 
 // checkQPParts checks the objects that a queue pair of the type is made of. What it is not made of

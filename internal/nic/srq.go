@@ -67,6 +67,9 @@ func (c *Context) CreateSRQ(req *abi.CreateSRQReq) (abi.CreateSRQRsp, Shared, *r
 	case c.nic.counts.srqs >= limits.MaxSRQ:
 		return rsp, nil, refusef(syscall.ENOMEM, "limit of %d shared receive queues", limits.MaxSRQ)
 	}
+	if r := mayHave("shared receive queues", len(c.srqs), c.most().SRQs); r != nil {
+		return rsp, nil, r
+	}
 	sge := max(req.MaxSGE, 1)
 	geo := ring.Geometry{Entries: ring.RoundEntries(req.MaxWR), Stride: abi.RQStride(sge)}
 	size := abi.QueueHeaderBytes + geo.Bytes()

@@ -121,9 +121,11 @@ func (c *Context) OpenQP(req *abi.OpenQPReq) (uint32, *rdma.Refusal) {
 	if q == nil || q.domain != x.domain {
 		return 0, refusef(syscall.EINVAL, "open_qp: the domain has no queue pair %v", rdma.QPN(req.QPN))
 	}
-	if len(c.qps) >= limits.MaxQPPerContext || len(q.others) >= limits.MaxXRCShares {
-		return 0, refusef(syscall.ENOMEM, "limit of %d queue pairs a context, or of %d handles of one",
-			limits.MaxQPPerContext, limits.MaxXRCShares)
+	if r := mayHave("queue pairs", len(c.qps), c.most().QPs); r != nil {
+		return 0, r
+	}
+	if len(q.others) >= limits.MaxXRCShares {
+		return 0, refusef(syscall.ENOMEM, "limit of %d handles of one queue pair", limits.MaxXRCShares)
 	}
 	h := c.nic.id()
 	q.others = append(q.others, share{context: c, handle: h, xrcd: req.XRCD})

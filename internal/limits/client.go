@@ -1,0 +1,93 @@
+package limits
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Client bounds what one client of a NIC may have. ibv_query_device(3) reports it. A field that is
+// 0 stands for the default.
+type Client struct {
+	PDs, CQs, QPs, SRQs, AHs, MRs, MWs uint64
+	// DeviceMemory is in bytes, over all pieces.
+	DeviceMemory uint64
+}
+
+// DefaultClient are the bounds unless an operator chooses others. A single client can have most of
+// what there is, but for what would leave nothing to others.
+func DefaultClient() Client {
+	return Client{
+		PDs: MaxPD, CQs: MaxCQ, QPs: MaxQPPerContext, SRQs: MaxSRQ, AHs: MaxAH,
+		MRs: MaxMR / 2, MWs: MaxMW / 2, DeviceMemory: 64 << 20,
+	}
+}
+
+// clientBound is a field of Client with its name for people and what it cannot exceed.
+type clientBound struct {
+	name  string
+	most  uint64
+	field func(*Client) *uint64
+}
+
+//tidy:table
+var clientBounds = []clientBound{
+	{"pds", MaxPD, func(c *Client) *uint64 { return &c.PDs }},
+	{"cqs", MaxCQ, func(c *Client) *uint64 { return &c.CQs }},
+	{"qps", MaxQPPerContext, func(c *Client) *uint64 { return &c.QPs }},
+	{"srqs", MaxSRQ, func(c *Client) *uint64 { return &c.SRQs }},
+	{"ahs", MaxAH, func(c *Client) *uint64 { return &c.AHs }},
+	{"mrs", MaxMR, func(c *Client) *uint64 { return &c.MRs }},
+	{"mws", MaxMW, func(c *Client) *uint64 { return &c.MWs }},
+	{"device-memory", MaxDMBytes, func(c *Client) *uint64 { return &c.DeviceMemory }},
+}
+
+// WithDefaults fills the fields that are 0.
+func (c Client) WithDefaults() Client {
+	d := DefaultClient()
+	for _, b := range clientBounds {
+		if p := b.field(&c); *p == 0 {
+			*p = *b.field(&d)
+		}
+	}
+	return c
+}
+
+// ParseClient reads bounds such as "qps=100,mrs=5000"; what is not named keeps its default. Device
+// memory is in bytes.
+func ParseClient(text string) (Client, error) {
+	var c Client
+	for part := range strings.SplitSeq(text, ",") {
+		if part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		b := findBound(strings.TrimSpace(name))
+		if b == nil {
+			return c, fmt.Errorf("limits: %q is none of %s", name, boundNames())
+		}
+		n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+		if err != nil || n == 0 || n > b.most {
+			return c, fmt.Errorf("limits: %s=%s: a number from 1 to %d is wanted", b.name, value, b.most)
+		}
+		*b.field(&c) = n
+	}
+	return c.WithDefaults(), nil
+}
+
+func findBound(name string) *clientBound {
+	for i := range clientBounds {
+		if clientBounds[i].name == name {
+			return &clientBounds[i]
+		}
+	}
+	return nil
+}
+
+func boundNames() string {
+	var names []string
+	for i := range clientBounds {
+		names = append(names, clientBounds[i].name)
+	}
+	return strings.Join(names, ", ")
+}
