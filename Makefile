@@ -42,7 +42,7 @@ build: clib ## build bin/rnic with the drop-in libraries inside
 clib: ## build the drop-in C libraries into build/clib, and copy them where bin/rnic embeds them
 	@$(DEPS) build
 	@$(MAKE) -s -C clib
-	@for lib in build/clib/*.so.*; do \
+	@for lib in build/clib/*.so build/clib/*.so.?; do \
 	    cmp -s "$$lib" "$(EMBED)/$${lib##*/}" || install -m 644 "$$lib" $(EMBED)/; \
 	done
 
@@ -50,7 +50,7 @@ clib: ## build the drop-in C libraries into build/clib, and copy them where bin/
 install: build ## install rnic, and the libraries beside it, below PREFIX (and DESTDIR)
 	install -D -m 755 bin/rnic '$(DESTDIR)$(PREFIX)/bin/rnic'
 	install -d '$(DESTDIR)$(PREFIX)/lib/softrnic'
-	install -m 644 build/clib/*.so.* '$(DESTDIR)$(PREFIX)/lib/softrnic/'
+	install -m 644 build/clib/*.so build/clib/*.so.? '$(DESTDIR)$(PREFIX)/lib/softrnic/'
 
 .PHONY: demo
 demo: build ## run two unmodified perftest programs on a SoftRNIC and show their report
@@ -114,4 +114,4 @@ verify: ## what CI runs, in its order
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf bin build
-	find $(EMBED) -name '*.so.*' -delete
+	find $(EMBED) -name '*.so*' -delete

@@ -14,6 +14,27 @@
 
 #include "log.h"
 
+/*
+ * What the environment said when the program started: some, nginx among them, empty it before they
+ * fork those who do the work.
+ */
+static char *ctl_path_first_socket, *ctl_path_first_run;
+
+__attribute__((constructor)) static void ctl_path_library_init(void)
+{
+	const char *path = getenv("RNIC_SOCKET"), *run = getenv("XDG_RUNTIME_DIR");
+
+	ctl_path_first_socket = path ? strdup(path) : NULL;
+	ctl_path_first_run = run ? strdup(run) : NULL;
+}
+
+static const char *ctl_path_variable(const char *name, const char *first)
+{
+	const char *value = getenv(name);
+
+	return value ? value : first;
+}
+
 /* After su the variable may still name the directory of another user. */
 static bool ctl_path_is_usable(const char *run)
 {
@@ -42,8 +63,8 @@ static int ctl_path_check_owner(const char *dir)
 
 int ctl_path_find(struct sockaddr_un *addr)
 {
-	const char *path = getenv("RNIC_SOCKET");
-	const char *run = getenv("XDG_RUNTIME_DIR");
+	const char *path = ctl_path_variable("RNIC_SOCKET", ctl_path_first_socket);
+	const char *run = ctl_path_variable("XDG_RUNTIME_DIR", ctl_path_first_run);
 	char dir[sizeof(addr->sun_path)];
 	struct stat ns;
 	int len, error;

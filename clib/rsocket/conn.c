@@ -228,18 +228,13 @@ int conn_ready(struct rs_socket *rs, const struct wait_limit *limit)
 	return error;
 }
 
-static bool conn_can_control(const struct rs_socket *rs)
-{
-	return rs->ep.control_slots || rs->state != RS_CONNECTED;
-}
-
 bool conn_is_flushed(const struct rs_socket *rs)
 {
-	return rs->state != RS_CONNECTED || cq_all_sent(rs);
+	return rs->state != RS_CONNECTED || (!rs->ep.end_due && cq_all_sent(rs));
 }
 
-/* Which message tells the peer; −1: none. */
-static int conn_end(struct rs_socket *rs, int how)
+/* The message that tells the peer, or 0. */
+static uint32_t conn_end(struct rs_socket *rs, int how)
 {
 	const bool could_write = rs->can_write;
 
@@ -247,30 +242,28 @@ static int conn_end(struct rs_socket *rs, int how)
 		rs->can_read = false;
 	if (how != SHUT_RD)
 		rs->can_write = false;
-	if (rs->can_read)
-		return could_write ? WIRE_SHUTDOWN : -1;
-	return rs->can_write ? -1 : WIRE_DISCONNECT;
+	if (!rs->can_read && !rs->can_write)
+		return wire_message(WIRE_CONTROL, WIRE_DISCONNECT);
+	if (could_write && !rs->can_write)
+		return wire_message(WIRE_CONTROL, WIRE_SHUTDOWN);
+	return 0;
 }
 
+/* Does not wait: where there is no room for the message it goes when there is. */
 int conn_shutdown(struct rs_socket *rs, int how)
 {
-	const struct wait_limit forever = {.until = 0};
-	int message, error = 0;
+	uint32_t message;
 
 	if (rs->state != RS_CONNECTED)
 		return rs->state == RS_CLOSED ? 0 : ENOTCONN;
 	message = conn_end(rs, how);
-	if (message >= 0 && !rs->ep.disconnect_sent) {
-		error = wait_for(rs, conn_can_control, &forever);
-		if (!error && rs->state == RS_CONNECTED) {
-			rs->ep.disconnect_sent = message == WIRE_DISCONNECT;
-			cq_post_control(rs, wire_message(WIRE_CONTROL, (uint32_t)message));
-		}
-	} else {
+	if (message && !rs->ep.end_told)
+		rs->ep.end_due = message;
+	else
 		cq_post_keepalive(rs); /* its completion wakes those who wait to read */
-	}
+	cq_grant(rs);
 	wait_wake(rs);
-	return error;
+	return 0;
 }
 
 /* Nobody uses the socket any more. */

@@ -225,6 +225,7 @@ static void cq_grant_half(struct rs_socket *rs, uint32_t message)
 	cq_post(rs, &wr);
 }
 
+/* Sends what is due: the end of a direction, else how much more the peer may send. */
 void cq_grant(struct rs_socket *rs)
 {
 	struct rs_endpoint *ep = &rs->ep;
@@ -232,7 +233,16 @@ void cq_grant(struct rs_socket *rs)
 	const bool due = (int16_t)(ep->recv_seq - ep->recv_told_at) >= 0;
 	uint32_t message;
 
-	if (rs->state != RS_CONNECTED || !ep->control_slots || (!half && !due))
+	if (rs->state != RS_CONNECTED || !ep->control_slots)
+		return;
+	if (ep->end_due) {
+		message = ep->end_due;
+		ep->end_due = 0;
+		ep->end_told = message == wire_message(WIRE_CONTROL, WIRE_DISCONNECT);
+		cq_post_control(rs, message);
+		return;
+	}
+	if (ep->end_told || (!half && !due))
 		return;
 	ep->recv_told_at = (uint16_t)(ep->recv_seq + rs->opt.recv_wrs / 2);
 	message = wire_message(WIRE_CREDITS, (uint16_t)(ep->recv_seq + rs->opt.recv_wrs));

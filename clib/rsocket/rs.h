@@ -106,7 +106,8 @@ struct rs_endpoint {
 	uint64_t peer_iomap;        /* address of the peer's I/O map */
 	uint32_t peer_iomap_entries;
 	bool swap;                  /* the peer has the other byte order */
-	bool disconnect_sent;
+	uint32_t end_due;           /* the message that ends a direction, to be sent; or 0 */
+	bool end_told;              /* the peer knows of the end of both */
 };
 
 struct rs_iomap;
@@ -127,6 +128,7 @@ struct rs_socket {
 	bool can_write;
 	bool nonblocking;
 	bool is_orphan; /* it belongs to the process that we were forked from */
+	uint32_t doubles; /* descriptors besides fd */
 	bool is_served; /* a thread of ours looks after it */
 	int fd_flags;
 	int error; /* for SO_ERROR and the next call */
@@ -195,6 +197,7 @@ int table_add(struct rs_socket *rs, int fd);
 struct rs_socket *table_get(int fd);
 struct rs_socket *table_remove(int fd);
 bool table_has(int fd);
+int table_find(const struct rs_socket *rs); /* a descriptor of the socket, or −1 */
 void table_put(struct rs_socket *rs);
 /* Calls visit for each socket; for a child that has just been forked. */
 void table_visit(void (*visit)(struct rs_socket *rs));
@@ -262,6 +265,7 @@ int conn_shutdown(struct rs_socket *rs, int how);
 bool conn_is_flushed(const struct rs_socket *rs);
 void rs_give_name(const struct sockaddr_storage *from, struct sockaddr *addr, socklen_t *bytes);
 int rs_check_name(const struct sockaddr *addr, socklen_t bytes);
+void rs_close(struct rs_socket *rs);
 void rs_release(struct rs_socket *rs); /* frees it */
 
 /* stream.c */

@@ -156,18 +156,48 @@ RS_API int rshutdown(int fd, int how)
 	return rs_result(error);
 }
 
-/* Tells the peer and waits for the last bytes to arrive. */
+/* When a closed socket ends even if bytes are still on their way; 0: at once. */
+static uint64_t socket_finish_until(const struct rs_socket *rs)
+{
+	const struct linger *linger = &rs->opt.linger;
+
+	if (rs->state != RS_CONNECTED || (linger->l_onoff && !linger->l_linger))
+		return 0;
+	if (linger->l_onoff)
+		return rs_now_us() + (uint64_t)linger->l_linger * 1000000;
+	return rs_now_us() + SOCKET_CLOSE_MS * 1000ull;
+}
+
+/* Tells the peer and waits for the last bytes to arrive, or lets the service do so. */
 static void socket_finish(struct rs_socket *rs)
 {
-	struct wait_limit limit = {.until = rs_now_us() + SOCKET_CLOSE_MS * 1000ull};
+	struct wait_limit limit = {.until = socket_finish_until(rs)};
 
-	if (rs->opt.linger.l_onoff)
-		limit.until = rs_now_us() + (uint64_t)rs->opt.linger.l_linger * 1000000;
-	if (rs->state != RS_CONNECTED || (rs->opt.linger.l_onoff && !rs->opt.linger.l_linger))
-		return;
-	if (!conn_shutdown(rs, SHUT_RDWR))
+	if (limit.until) {
+		conn_shutdown(rs, SHUT_RDWR);
+		if (rs->is_served && !conn_is_flushed(rs)) {
+			atomic_fetch_add(&rs->refs, 1);
+			if (!service_linger(rs, limit.until))
+				return;
+			atomic_fetch_sub(&rs->refs, 1);
+		}
 		wait_for(rs, conn_is_flushed, &limit);
+	}
 	conn_fail(rs, 0);
+}
+
+/* The last descriptor of a socket is closed. The reference of the table is given up. */
+void rs_close(struct rs_socket *rs)
+{
+	pthread_mutex_lock(&rs->lock);
+	if (rs->is_orphan)
+		rs->state = RS_CLOSED;
+	else if (rs->type == SOCK_STREAM)
+		socket_finish(rs);
+	else
+		dgram_finish(rs);
+	pthread_mutex_unlock(&rs->lock);
+	table_put(rs);
 }
 
 RS_API int rclose(int fd)
@@ -177,15 +207,10 @@ RS_API int rclose(int fd)
 	if (!rs)
 		return rs_result(EBADF);
 	pthread_mutex_lock(&rs->lock);
-	if (rs->is_orphan)
-		rs->state = RS_CLOSED;
-	else if (rs->type == SOCK_STREAM)
-		socket_finish(rs);
-	else
-		dgram_finish(rs);
+	rs->fd = -1; /* the number may soon be somebody else's */
 	pthread_mutex_unlock(&rs->lock);
 	raw_close(fd);
-	table_put(rs);
+	rs_close(rs);
 	return 0;
 }
 

@@ -87,6 +87,19 @@ struct rs_socket *table_remove(int fd)
 	return rs;
 }
 
+int table_find(const struct rs_socket *rs)
+{
+	for (int i = 0; i < TABLE_PAGES; i++) {
+		table_slot *page = atomic_load(&table_pages[i]);
+
+		for (int j = 0; page && j < TABLE_PAGE; j++) {
+			if (atomic_load(&page[j]) == rs)
+				return i * TABLE_PAGE + j;
+		}
+	}
+	return -1;
+}
+
 void table_put(struct rs_socket *rs)
 {
 	if (atomic_fetch_sub(&rs->refs, 1) == 1)

@@ -118,6 +118,28 @@ func programEnvironment(env []string, libraries, socket string) []string {
 	return append(out, "LD_LIBRARY_PATH="+search, "RNIC_SOCKET="+socket)
 }
 
+// preload puts a library before others that the environment has the dynamic linker load.
+func preload(env []string, library string) []string {
+	out := make([]string, 0, len(env)+1)
+	all := library
+	for _, entry := range env {
+		rest, ok := strings.CutPrefix(entry, "LD_PRELOAD=")
+		if !ok {
+			out = append(out, entry)
+			continue
+		}
+		// Its elements are divided by spaces as well.
+		for _, element := range strings.FieldsFunc(rest, func(r rune) bool {
+			return r == ':' || r == ' '
+		}) {
+			if element != library {
+				all += ":" + element
+			}
+		}
+	}
+	return append(out, "LD_PRELOAD="+all)
+}
+
 // without removes a directory from a search path, so that "rnic run -- rnic run …" does not grow
 // it. Empty elements mean the working directory, and stay.
 func without(searchPath, dir string) string {

@@ -105,3 +105,17 @@ func TestGainsPrivileges_ModeAndOwner_Decide(t *testing.T) {
 		t.Errorf("%q", why)
 	}
 }
+
+func TestPreload_KeepsOthersBehind(t *testing.T) {
+	for before, want := range map[string]string{
+		"":              "LD_PRELOAD=/l/a.so",
+		"x.so":          "LD_PRELOAD=/l/a.so:x.so",
+		"x.so /l/a.so":  "LD_PRELOAD=/l/a.so:x.so",
+		"/l/a.so:y.so ": "LD_PRELOAD=/l/a.so:y.so",
+	} {
+		env := preload([]string{"A=1", "LD_PRELOAD=" + before, "B=2"}, "/l/a.so")
+		if got := env[len(env)-1]; got != want || len(env) != 3 {
+			t.Errorf("%q becomes %q", before, env)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +18,7 @@ import (
 const lifelineFD = 100
 
 func newRun() *cobra.Command {
-	var options upOptions
+	var options runOptions
 	command := &cobra.Command{
 		Use:   "run [flags] -- PROGRAM [ARGUMENTS]",
 		Short: "Run a program on the NIC, starting one if there is none",
@@ -26,7 +27,9 @@ func newRun() *cobra.Command {
 			"are for a NIC that has to be started.\n\n" +
 			"The program finds the drop-in libraries by LD_LIBRARY_PATH, which the system ignores\n" +
 			"for set-user-ID programs, and the NIC by RNIC_SOCKET. Signals, streams and the exit\n" +
-			"status are its own.",
+			"status are its own.\n\n" +
+			"With --rsockets the TCP connections of the program, and of those that it starts, go over\n" +
+			"RDMA where the other end does the same, and over TCP else. The program needs no change.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("no program given")
@@ -38,10 +41,17 @@ func newRun() *cobra.Command {
 	}
 	command.Flags().SetInterspersed(false) // flags after the program's name are the program's
 	options.register(command)
+	command.Flags().BoolVar(&options.rsockets, "rsockets", false,
+		"carry the program's TCP connections by RDMA")
 	return command
 }
 
-func run(c *cobra.Command, options *upOptions, args []string) error {
+type runOptions struct {
+	upOptions
+	rsockets bool
+}
+
+func run(c *cobra.Command, options *runOptions, args []string) error {
 	p, err := findProgram(args)
 	if err != nil {
 		return err
@@ -50,7 +60,7 @@ func run(c *cobra.Command, options *upOptions, args []string) error {
 	if err != nil {
 		return fail(err)
 	}
-	nic, started, err := join(options)
+	nic, started, err := join(&options.upOptions)
 	if err != nil {
 		return fail(err)
 	}
@@ -73,7 +83,11 @@ func run(c *cobra.Command, options *upOptions, args []string) error {
 	if _, err := nic.Inherit(lifelineFD); err != nil {
 		return fail(err)
 	}
-	return p.exec(programEnvironment(os.Environ(), libraries, nic.socket))
+	env := programEnvironment(os.Environ(), libraries, nic.socket)
+	if options.rsockets {
+		env = preload(env, filepath.Join(libraries, "librspreload.so"))
+	}
+	return p.exec(env)
 }
 
 // changed names the flags for a new NIC that the command line has set.

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * librspreload: TCP programs on rsockets, without their knowledge. docs/rsockets.md says what works.
+ *
+ * A TCP socket is what it is until it connects or listens. A connect tries the peer's rsockets
+ * first; if they answer, the descriptor becomes that of an rsocket, which the kernel can poll (see
+ * rsocket/mirror.c), else TCP connects. A descriptor that listens becomes an epoll set, readable
+ * when there is a connection of either kind; the rsocket in it is made when this process first
+ * shows that it means to accept, since of a server's processes only those do.
+ *
+ * Layers: real (the calls behind ours), fork (what a child forgets), listener, connect, swap; then
+ * the calls of the application by what they are about.
+ */
+#ifndef PRELOAD_H
+#define PRELOAD_H
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "../rsocket/raw.h"
+#include "../rsocket/rs.h"
+
+#define PRELOAD_API __attribute__((visibility("default")))
+
+/* Calls the function of that name that stands behind this library. */
+#define REAL(name) \
+	({ \
+		static _Atomic(__typeof__(&name)) real_; \
+		__typeof__(&name) at_ = atomic_load_explicit(&real_, memory_order_relaxed); \
+		if (!at_) { \
+			at_ = (__typeof__(&name))dlsym(RTLD_NEXT, #name); \
+			atomic_store_explicit(&real_, at_, memory_order_relaxed); \
+		} \
+		at_; \
+	})
+
+/* A TCP socket that has neither connected nor listened: where it was put to be polled. */
+#define PRELOAD_WATCHES 4
+struct preload_watch {
+	int epfd;
+	struct epoll_event event;
+};
+
+enum preload_kind { PRELOAD_FRESH, PRELOAD_LISTENER };
+
+/* What we know of a descriptor that is not an rsocket. */
+struct preload_fd {
+	enum preload_kind kind;
+	atomic_uint refs;
+	pthread_mutex_t lock; /* guards what follows */
+	int domain;
+	struct preload_watch watches[PRELOAD_WATCHES];
+	uint32_t watch_count;
+	/* Of a listener. */
+	int tcp;    /* its TCP socket, never blocking */
+	int rsocket; /* −1 until wanted */
+	int backlog;
+	bool is_tried;
+	bool is_shared; /* its epoll set may be that of other processes too */
+};
+
+/* fds.c */
+struct preload_fd *preload_get(int fd);
+int preload_add(int fd, struct preload_fd *entry);
+struct preload_fd *preload_new(enum preload_kind kind, int domain);
+void preload_remove(int fd);
+void preload_put(struct preload_fd *entry);
+bool preload_has(int fd);
+void preload_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* listener.c */
+int listener_make(int fd, int backlog);
+/* The program means to accept: makes the rsocket, once per process. */
+void listener_want(int fd);
+int listener_accept(struct preload_fd *entry, int fd, const struct dgram_name *from, int flags);
+int listener_tcp(int fd); /* the descriptor of its TCP socket, or fd */
+
+/* connect.c */
+/* Returns 0 when fd is an rsocket now, EAGAIN when TCP should connect. */
+int connect_try(int fd, struct preload_fd *entry, const struct sockaddr *addr, socklen_t bytes);
+void connect_copy_options(int from, int to);
+
+#endif
