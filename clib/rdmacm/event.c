@@ -336,6 +336,30 @@ static int event_get(struct cm_channel *channel, struct cm_event *event)
 	}
 }
 
+/* Says on standard error, when that is asked for, what a failure means. */
+static void event_tell(const struct rdma_cm_event *event)
+{
+	const char *family = event->status < 0 ? "errno" : "sidr";
+
+	switch (event->event) {
+	case RDMA_CM_EVENT_REJECTED:
+		family = "reject";
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_MULTICAST_ERROR:
+		break;
+	default:
+		return;
+	}
+	rnic_log("%s, status %d%s%s; \"rnic explain %s %d\" and \"rnic ps --errors\" tell more",
+		 rdma_event_str(event->event), event->status, event->status < 0 ? ": " : "",
+		 event->status < 0 ? strerror(-event->status) : "", family,
+		 event->status < 0 ? -event->status : event->status);
+}
+
 CM_API int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_event **out)
 {
 	struct cm_event *event;
@@ -355,8 +379,10 @@ CM_API int rdma_get_cm_event(struct rdma_event_channel *base, struct rdma_cm_eve
 	pthread_cleanup_pop(true);
 	pthread_cleanup_pop(error != 0);
 	pthread_setcancelstate(state, NULL);
-	if (!error)
+	if (!error) {
+		event_tell(&event->base);
 		*out = &event->base;
+	}
 	return cm_result(error);
 }
 

@@ -155,7 +155,10 @@ var sections = []section{
 	{KindWindow, "Memory window types", []string{"window", "mw", "type"}, "ibv_alloc_mw(3)", windows},
 	{KindAdvice, "Advice about memory", []string{"advice", "advise"}, "ibv_advise_mr(3)", advices},
 	{KindRereg, "Re-registration flags", []string{"rereg", "flag"}, "ibv_rereg_mr(3)", reregs},
-	{KindCounter, "Counters (rnic stat)", []string{"counter"}, "SoftRNIC; rdma-statistic(8)", counters},
+	{
+		KindCounter, "Counters (rnic stat)",
+		[]string{"counter"}, "SoftRNIC; rdma-statistic(8)", counters,
+	},
 }
 
 // Section is one family of names.

@@ -252,8 +252,10 @@ func TestFind_Verb_TellsItsErrnosAndCauses(t *testing.T) {
 		t.Errorf("found %+v", found)
 	}
 	found = Find("ibv_post_send()")
-	if names := namesOf(found); !slices.Contains(names, "EINVAL") || !slices.Contains(names, "ENOMEM") {
-		t.Errorf("ibv_post_send finds %v", names)
+	for _, want := range []string{"EINVAL", "ENOMEM"} {
+		if names := namesOf(found); !slices.Contains(names, want) {
+			t.Errorf("ibv_post_send finds %v", names)
+		}
 	}
 	if found = Find("ibv_dealloc_pd failed: 16"); len(found) != 1 || found[0].Name != "EBUSY" {
 		t.Errorf("found %v", namesOf(found))

@@ -71,3 +71,28 @@ func TestCauses_ProgramsMistakes_E09_AreToldInPlainWords(t *testing.T) {
 		t.Errorf("the log does not tell of the failure:\n%s", log)
 	}
 }
+
+// A connection that fails is told on both sides: to who asked, and to who was asked in vain.
+func TestCauses_NobodyListens_E09_BothSidesAreTold(t *testing.T) {
+	m := anyMachine(t)
+	m.env = append(m.env, "RNIC_VERBOSE=1")
+	up := m.start(t, rnic, "up")
+	until(t, "the NIC is ready", func() bool {
+		return strings.Contains(up.stdout.String(), "is ready")
+	})
+	out := m.run(t, "rping", "-c", "-a", "127.0.0.1", "-p", "7999", "-C", "1").end(t)
+	for _, want := range []string{"RDMA_CM_EVENT_REJECTED", "rnic explain reject 8"} {
+		if out.status == 0 || !strings.Contains(out.stderr, want) {
+			t.Errorf("status %d; standard error does not say %q:\n%s", out.status, want, out.stderr)
+		}
+	}
+	text := strings.Join(strings.Fields(m.start(t, rnic, "ps", "--errors").succeed(t).stdout), " ")
+	for _, want := range []string{
+		"request refused", "127.0.0.1 asked for a connection with 127.0.0.1, port 7999 of TCP",
+		"(ended)", "invalid service ID (IB_CM_REJ_INVALID_SERVICE_ID)", "likely: the server",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("ps --errors does not say %q:\n%s", want, text)
+		}
+	}
+}
