@@ -10,7 +10,7 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// layout is how the port presents its addresses: programs that choose a GID by its place, or a
+// layout is how the port presents its addresses (ADR 0019): programs that choose a GID by its place, or a
 // path by the link layer, find what the adapters that they were written for have.
 type layout struct {
 	types []rdma.GIDType // of the entries that each address has; nil means RoCE v2 alone
