@@ -10,8 +10,8 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// layout is how the port presents its addresses (ADR 0019): programs that choose a GID by its place, or a
-// path by the link layer, find what the adapters that they were written for have.
+// layout is how the port presents its addresses: programs that choose a GID by its place, or a
+// path by the link layer, find what the adapters that they were written for have (ADR 0016).
 type layout struct {
 	types []rdma.GIDType // of the entries that each address has; nil means RoCE v2 alone
 	// linkLocalFirst keeps the first place for a link-local address, as the Linux kernel does,
