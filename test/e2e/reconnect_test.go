@@ -73,19 +73,57 @@ func TestRDMACM_ServerRestarts_ClientReconnects(t *testing.T) {
 	})
 }
 
-// startServer starts the server of testdata/reconnect.c, which never ends by itself.
-func (m *machine) startServer(t *testing.T, port string) *process {
+// TestRDMACM_ClientsKilled_ServerLosesNothing kills clients as soon as they are connected: their
+// server keeps what it has, and nothing of theirs.
+func TestRDMACM_ClientsKilled_ServerLosesNothing(t *testing.T) {
+	rounds := 20
+	if os.Getenv("RNIC_E2E_ALL") != "" {
+		rounds = 500
+	}
+	m := anyMachine(t)
+	nic := m.startNIC(t)
+	port := strconv.Itoa(newPort())
+	server := m.startServer(t, port)
+	until(t, "the server listens", func() bool { return m.hasListener(t) })
+	var before [2]int
+	for i := range rounds {
+		client := m.startReconnect(t, port, "127.0.0.1")
+		until(t, "the client is connected", func() bool { return client.hasSaid("connected") })
+		client.signal(t, syscall.SIGKILL)
+		client.end(t)
+		until(t, "the listener is alone", func() bool {
+			u := m.users(t)
+			return len(u.CMIDs) == 1 && len(u.Contexts) == 1 && len(u.Contexts[0].QPs) == 0
+		})
+		now := [2]int{descriptors(t, server.pid()), descriptors(t, nic.pid())}
+		if i == 1 {
+			before = now
+		}
+		if i > 1 && (now[0] > before[0] || now[1] > before[1]+8) {
+			t.Fatalf("round %d: descriptors grown from %v to %v", i, before, now)
+		}
+	}
+}
+
+// startReconnect starts testdata/reconnect.c with a standard input that stays open.
+func (m *machine) startReconnect(t *testing.T, args ...string) *process {
 	t.Helper()
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = write.Close() })
 	m.stdin = read
-	p := m.run(t, reconnect.build(t), port)
+	p := m.run(t, append([]string{reconnect.build(t)}, args...)...)
 	m.stdin = nil
 	_ = read.Close()
-	t.Cleanup(func() { _ = write.Close() })
 	return p
+}
+
+// startServer starts the server of testdata/reconnect.c, which never ends by itself.
+func (m *machine) startServer(t *testing.T, port string) *process {
+	t.Helper()
+	return m.startReconnect(t, port)
 }
 
 var disconnect = ownProgram{name: "disconnect", libraries: "-lrdmacm -libverbs"}
