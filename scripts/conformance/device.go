@@ -64,9 +64,14 @@ func (d *device) ask(what, argument string) (string, error) {
 	}
 	switch what {
 	case "qpt":
-		_, _, r := d.context.CreateQP(0, &abi.CreateQPReq{
+		req := abi.CreateQPReq{
 			Type: uint32(n), PD: d.pd, SendCQ: d.cq, RecvCQ: d.cq, MaxSendWR: 1, MaxRecvWR: 1,
-		})
+		}
+		if rdma.QPType(n) == rdma.QPTypeXRCRecv {
+			domain, _ := d.context.OpenXRCD(nil, 0)
+			req = abi.CreateQPReq{Type: uint32(n), XRCD: domain}
+		}
+		_, _, r := d.context.CreateQP(0, &req)
 		return answer(r), nil
 	case "access":
 		access := uint32(n) | uint32(rdma.AccessLocalWrite)

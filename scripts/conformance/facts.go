@@ -55,9 +55,13 @@ func (j *judge) function(name string, exists bool) string {
 	return "works"
 }
 
-var postSet = regexp.MustCompile(`(?s)const unsigned int (\w+) =\s*([^;]*);`)
+var (
+	postSet   = regexp.MustCompile(`(?s)const unsigned int (\w+) =\s*([^;]*);`)
+	postTypes = regexp.MustCompile(`(?s)type == IBV_QPT_(\w+)\)\s*allowed = ([^;]*);`)
+	postWords = regexp.MustCompile(`\w+`)
+)
 
-// posts tells the types of queue pairs whose operations include one.
+// posts tells the types of queue pairs that have an operation, by the C library's own rule.
 func (j *judge) posts(operation string) (string, error) {
 	body, ok := j.sources.functions["post_opcode_is_allowed"]
 	if !ok {
@@ -67,28 +71,26 @@ func (j *judge) posts(operation string) (string, error) {
 	for _, m := range postSet.FindAllStringSubmatch(body, -1) {
 		sets[m[1]] = m[2]
 	}
+	own := strings.Replace(operation, "IBV_", "POST_", 1) // where the system's header lacks it
 	var has func(set string) bool
 	has = func(set string) bool {
-		text := sets[set]
-		if regexp.MustCompile(`\b` + operation + `\b`).MatchString(text) {
-			return true
-		}
-		for other := range sets {
-			if other != set && regexp.MustCompile(`\b`+other+`\b`).MatchString(text) && has(other) {
+		for _, word := range postWords.FindAllString(set, -1) {
+			if word == operation || word == own || sets[word] != "" && has(sets[word]) {
 				return true
 			}
 		}
 		return false
 	}
 	var types []string
-	for _, set := range []string{"rc", "xrc", "uc", "ud"} {
-		if _, known := sets[set]; known && has(set) {
-			types = append(types, strings.ToUpper(set))
+	for _, m := range postTypes.FindAllStringSubmatch(body, -1) {
+		if has(m[2]) {
+			types = append(types, strings.TrimSuffix(m[1], "_SEND"))
 		}
 	}
 	if len(types) == 0 {
 		return "EINVAL", nil
 	}
+	slices.Sort(types)
 	return strings.Join(types, " "), nil
 }
 
