@@ -95,6 +95,10 @@ func (o *observer) sent(f *flight) {
 	if c := o.requests[place(f.to, uint32(h.BTH.DestQPN))]; c != nil {
 		c.Request(o.world.now, h, payload)
 	}
+	if check.IsQuestion(h, payload) {
+		o.world.mark("read.question")
+		return
+	}
 	x := o.flow(f.to, h.BTH.DestQPN)
 	psn := h.BTH.PSN
 	if x.isUsed && psn < 0x1000 && x.psn > 0xfff000 {

@@ -104,7 +104,7 @@ var marks = []string{
 	"cq.event", "event.SRQ limit reached", "event.last WQE reached", "event.QP access error",
 	"event.QP request error", "event.communication established",
 	// The world.
-	"connected.RC", "connected.UC", "connected.UD", "doorbell.late", "congestion.notified",
+	"connected.RC", "connected.UC", "connected.UD", "doorbell.late", "congestion.notified", "read.question",
 	"counter.rp_cnp_handled", "counter.no_such_qp", "mishap.partition", "mishap.clog",
 	"mishap.restart", "mishap.port", "mishap.death", "mishap.dereg", "vandal.act", "vandal.verb", "cq.overrun",
 	"icmp.unreachable", "cycle.renew", "cycle.retune", "world.gentle",

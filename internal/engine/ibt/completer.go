@@ -17,19 +17,27 @@ func (q *QP) handleAcknowledge(p *Packet) {
 	}
 	switch h.AETH.Syndrome.Kind() {
 	case ib.SyndromeACK:
+		isAnswer := q.hearReplies(psn.Add(1)) || q.hearProbe()
 		if q.acknowledge(psn.Add(1)) {
 			q.learnCredit(h.AETH)
+		} else if !isAnswer {
+			q.handleImpliedNak(psn.Add(1))
 		}
 	case ib.SyndromeRNRNAK:
 		q.host.Count(CountRcvdRNR, 1)
 		q.noteNak(h.AETH.Syndrome, psn)
-		if q.acknowledge(psn) {
+		if !q.acknowledge(psn) {
+			q.handleImpliedNak(psn)
+			q.holdBack(psn, h.AETH.Syndrome.RNRTimer())
+		} else {
 			q.waitForReceiver(h.AETH.Syndrome.RNRTimer())
 		}
 	case ib.SyndromeNAK:
 		q.noteNak(h.AETH.Syndrome, psn)
 		if q.acknowledge(psn) {
 			q.handleNak(h.AETH.Syndrome)
+		} else {
+			q.handleImpliedNak(psn)
 		}
 	case ib.SyndromeReserved:
 		q.host.Count(CountDroppedSilently, 1)
@@ -39,8 +47,14 @@ func (q *QP) handleAcknowledge(p *Packet) {
 // handleStaleAcknowledge takes one that acknowledges nothing new. A repetition of the last may
 // bring credits; anything else is a ghost (IBTA 9.7.5.1.4).
 func (q *QP) handleStaleAcknowledge(h *ib.Headers) {
-	if h.BTH.PSN.Add(1) == q.send.una && h.AETH.Syndrome.Kind() == ib.SyndromeACK {
+	// Whatever it acknowledges, no request asked for it.
+	isAnswer := q.hearReplies(q.recv.window.askPSN)
+	isACK := h.AETH.Syndrome.Kind() == ib.SyndromeACK
+	isLast := isACK && h.BTH.PSN.Add(1) == q.send.una
+	if isLast {
 		q.learnCredit(h.AETH)
+	}
+	if isACK && (isAnswer || q.hearProbe()) || isLast {
 		return
 	}
 	q.host.Count(CountDroppedSilently, 1)
@@ -73,7 +87,7 @@ func (q *QP) receivesAcknowledged() uint32 {
 
 // acknowledge moves una to end, as far as the requests before need no data, and completes what is
 // done. It reports false when a READ or atomic is missing its answer: then the acknowledge implies
-// a NAK for it (IBTA 9.7.5.1.5), and the requester has dealt with that.
+// a NAK for it (IBTA 9.7.5.1.5).
 //
 // Preconditions: end is at most high.
 func (q *QP) acknowledge(end rdma.PSN) bool {
@@ -96,9 +110,6 @@ func (q *QP) acknowledge(end rdma.PSN) bool {
 	}
 	q.releaseSlots()
 	q.advance(old, isLimited)
-	if isImplied {
-		q.handleImpliedNak(end)
-	}
 	return !isImplied
 }
 
@@ -110,6 +121,7 @@ func (q *QP) advance(old rdma.PSN, isLimited bool) {
 	}
 	if distance(r.una, r.psn) > distance(r.una, r.high) {
 		r.psn, r.cur = r.una, 0 // the peer has more than was sent again
+		r.window.restore()
 	}
 	for r.reads.n > 0 {
 		x := r.reads.at(0)
@@ -121,6 +133,7 @@ func (q *QP) advance(old rdma.PSN, isLimited bool) {
 	r.window.timed(r.una, q.now)
 	r.window.grow(distance(old, r.una), r.una, isLimited)
 	q.noteProgress()
+	q.hearReplies(r.una)
 	q.noteDrained()
 }
 

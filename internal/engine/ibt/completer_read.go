@@ -24,6 +24,7 @@ func (q *QP) catchUp(psn rdma.PSN, k kind) *sendWR {
 	}
 	if w != r.wrs.at(0) {
 		if !q.acknowledge(w.first) {
+			q.handleImpliedNak(w.first)
 			return nil
 		}
 		w = r.wrs.at(0) // completing may have moved the array's start

@@ -44,6 +44,7 @@ func (q *QP) HandlePacket(now clock.Time, p *Packet) {
 	case ib.RoleNotification:
 		q.host.Count(CountCNPHandled, 1)
 		q.send.window.cut(q.send.high)
+		q.recv.window.window.cut(mark(q.recv.window.sent))
 	case ib.RoleUnknown:
 	}
 }

@@ -200,7 +200,7 @@ func (q *QP) maySend(w *sendWR) bool {
 		return true
 	}
 	r := &q.send
-	if r.inFlight() >= r.window.size || r.isProbingReceiver() {
+	if r.inFlight() >= r.window.size || r.isProbingReceiver() || q.isHeld() {
 		return false
 	}
 	if w.op.takesReceive && !q.hasCredit(w) {

@@ -30,6 +30,7 @@ type responder struct {
 	resources   deque[resource]
 	active      int
 	firstActive int
+	window      replyWindow
 
 	isAckDue bool
 	nak      pendingNak
@@ -87,12 +88,14 @@ func (r *responder) restartAt(p rdma.PSN) {
 	r.nak = pendingNak{}
 	r.isNakSent, r.isFailing = false, false
 	r.stop()
+	r.window.reset()
 }
 
 // stop drops the replies that are due, but for a NAK that says why.
 func (r *responder) stop() {
 	r.resources.cut(0)
 	r.active, r.firstActive = 0, 0
+	r.window.stop()
 	r.isAckDue = false
 	r.message = message{}
 }

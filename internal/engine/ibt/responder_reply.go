@@ -10,14 +10,24 @@ import (
 // hasReply reports that pollReply has something to send.
 func (q *QP) hasReply() bool {
 	r := &q.recv
-	return r.active > 0 || r.isAckDue || r.nak.isDue
+	if r.active > 0 {
+		return r.window.isAskDue || !r.window.isFull()
+	}
+	return r.isAckDue || r.nak.isDue
 }
 
 // pollReply makes the next reply packet. Replies leave in the order of their requests
 // (IBTA 9.7.5.1.1), so an acknowledge or NAK waits for the READ data before it.
 func (q *QP) pollReply(p *Packet) bool {
 	r := &q.recv
+	if r.window.isAskDue {
+		q.askPeer(p)
+		return true
+	}
 	for r.active > 0 {
+		if r.window.isFull() {
+			return false
+		}
 		x := q.nextResource()
 		switch x.kind {
 		case kindAtomic:
@@ -129,6 +139,7 @@ func (q *QP) sendReadData(p *Packet, x *resource) bool {
 	x.psn = x.psn.Add(1)
 	x.va += uint64(n)
 	x.left -= n
+	q.countReply(p.Headers.BTH.PSN)
 	if isLast {
 		q.finishReply(x)
 	}

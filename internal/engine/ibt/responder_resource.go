@@ -46,6 +46,7 @@ func (q *QP) executeRead(p *Packet) verdict {
 		kind: kindRead, first: r.expected, packets: packetsOf(h.Length, q.mtu), reth: *h, who: q.peer(),
 	}
 	q.beginReply(r.resources.n-1, h, r.expected)
+	q.watchReplies()
 	r.expected = r.expected.Add(x.packets)
 	r.msn = r.msn.Add(1)
 	return verdictAccept
@@ -123,6 +124,9 @@ func (q *QP) deactivate(x *resource) {
 	if x.isActive {
 		x.isActive = false
 		q.recv.active--
+		if q.recv.active == 0 {
+			q.recv.window.stop()
+		}
 	}
 }
 
@@ -187,14 +191,12 @@ func (q *QP) repeatRead(h *ib.RETH, psn rdma.PSN) {
 		q.host.Count(CountDroppedSilently, 1)
 		return
 	}
-	if !x.isActive {
-		q.beginReply(i, h, psn)
-		return
-	}
 	at := distance(x.first, psn)
 	switch {
-	case at < distance(x.first, x.psn):
+	case !x.isActive || at < distance(x.first, x.psn):
+		q.noteReplyLoss(psn)
 		q.beginReply(i, h, psn)
+		q.watchReplies()
 	case at <= distance(x.first, x.replyEnd(q.mtu)):
 		// The reply has not got there yet: at most it becomes longer.
 		x.left = max(x.left, uint32(h.VA+uint64(h.Length)-x.va))

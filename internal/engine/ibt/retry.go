@@ -32,6 +32,8 @@ type retryState struct {
 	probes    uint32
 	// isProbing: the next packet is a probe.
 	isProbing bool
+	// isQuestioned: a probe asked whether the data of the READ at una have left the path.
+	isQuestioned bool
 	// isUnreachable: an ICMP message says that nobody listens at the peer.
 	isUnreachable bool
 	// wentBack says that the sender has gone back since the last progress, at wentBackAt, and
@@ -39,6 +41,11 @@ type retryState struct {
 	wentBack   bool
 	wentBackAt clock.Time
 	strayPSN   rdma.PSN
+
+	// heldPSN and what follows is not sent before heldTill: its receiver was not ready, although
+	// data are missing that come before it. 0 is the past.
+	heldPSN  rdma.PSN
+	heldTill clock.Time
 
 	ackDeadline   clock.Time // local ACK timeout (IBTA 9.7.6.1.3)
 	rnrDeadline   clock.Time // end of a receiver-not-ready wait
@@ -53,12 +60,13 @@ func (s *retryState) reset() {
 
 func (s *retryState) isWaiting() bool { return s.rnrDeadline != clock.Never }
 
-// ackTimeout returns the local ACK timeout, or 0 for none.
+// ackTimeout returns the local ACK timeout, or 0 for none. A path that is slower than what was set
+// gets the time that it takes: else every packet would be sent twice.
 func (q *QP) ackTimeout() time.Duration {
 	if q.attr.Timeout == 0 {
 		return 0
 	}
-	return max(4096*time.Nanosecond<<(q.attr.Timeout&0x1f), ackTimeoutMin)
+	return max(4096*time.Nanosecond<<(q.attr.Timeout&0x1f), ackTimeoutMin, 2*q.send.window.span)
 }
 
 // startTimers starts the timers that are not running, after a packet was sent.
@@ -93,10 +101,18 @@ func (q *QP) startProbeTimer(t time.Duration) {
 func (q *QP) noteProgress() {
 	r := &q.send
 	s := &r.retry
+	heldPSN, heldTill := s.heldPSN, s.heldTill
 	s.reset()
 	r.isStalled = false
 	if r.una == r.high {
 		return
+	}
+	if heldTill > q.now && r.isOutstanding(heldPSN) {
+		if heldPSN == r.una {
+			s.rnrTries, s.rnrDeadline = 1, heldTill
+			return
+		}
+		s.heldPSN, s.heldTill = heldPSN, heldTill
 	}
 	if t := q.ackTimeout(); t != 0 {
 		s.ackDeadline = q.now.Add(t)
@@ -111,6 +127,7 @@ func (q *QP) goBack() {
 	r.psn, r.cur = r.una, 0
 	r.window.isTiming = false
 	r.isStalled = false
+	s.isQuestioned = false
 	s.wentBack, s.wentBackAt = true, q.now
 	s.ackDeadline, s.probeDeadline, s.isProbing = clock.Never, clock.Never, false
 	q.startTimers()
@@ -140,12 +157,19 @@ func (q *QP) retry(v abi.Vendor) {
 func (q *QP) HandleTimeout(now clock.Time) {
 	q.now = now
 	s := &q.send.retry
+	if q.recv.window.askDeadline <= now {
+		q.handleReplySilence()
+	}
 	if !q.canRequest() {
 		return
 	}
 	if s.rnrDeadline <= now {
 		s.rnrDeadline = clock.Never
 		q.goBack()
+	}
+	if s.heldTill != 0 && s.heldTill <= now {
+		s.heldTill = 0
+		q.send.isStalled = false
 	}
 	if s.ackDeadline <= now {
 		q.handleAckTimeout()
@@ -173,11 +197,16 @@ func (q *QP) handleAckTimeout() {
 
 // PollTimeout returns when HandleTimeout is due, clock.Never for not at all.
 func (q *QP) PollTimeout() clock.Time {
+	replies := q.recv.window.askDeadline
 	if !q.canRequest() {
-		return clock.Never
+		return replies
 	}
 	s := &q.send.retry
-	return min(s.ackDeadline, s.rnrDeadline, s.probeDeadline)
+	at := min(replies, s.ackDeadline, s.rnrDeadline, s.probeDeadline)
+	if s.heldTill != 0 {
+		at = min(at, s.heldTill)
+	}
+	return at
 }
 
 // HandleUnreachable takes the news that nobody listens at the peer's address. It may be a NIC that
@@ -205,14 +234,39 @@ func (q *QP) waitForReceiver(t ib.RNRTimer) {
 		q.failHead(rdma.WCRNRRetryExcErr, abi.VendorRNR)
 		return
 	}
-	// Waiting longer than asked is always right; much shorter waits only starve the receiver.
-	wait := max(t.Duration(), limits.RetransmitInterval)
 	s.ackDeadline, s.probeDeadline, s.isProbing = clock.Never, clock.Never, false
-	s.rnrDeadline = q.now.Add(wait)
+	s.rnrDeadline = q.now.Add(receiverWait(t))
+	r.window.isTiming, r.window.isSpanning = false, false
+}
+
+// receiverWait is how long a receiver that is not ready is left alone. Waiting longer than asked
+// is always right; much shorter waits only starve it.
+func receiverWait(t ib.RNRTimer) time.Duration {
+	return max(t.Duration(), limits.RetransmitInterval)
+}
+
+// holdBack keeps the packet psn, whose receiver is not ready, from being repeated together with
+// the READ or atomic before it, whose answer is missing and is asked for again at once.
+func (q *QP) holdBack(psn rdma.PSN, t ib.RNRTimer) {
+	s := &q.send.retry
+	if q.canRequest() && q.send.isOutstanding(psn) {
+		s.heldPSN, s.heldTill = psn, q.now.Add(receiverWait(t))
+	}
+}
+
+// isHeld reports that the next packet is held back.
+func (q *QP) isHeld() bool {
+	r := &q.send
+	return r.retry.heldTill > q.now &&
+		distance(r.una, r.psn) >= distance(r.una, r.retry.heldPSN)
 }
 
 // sendProbe sends the last packet once more, asking for an answer: an acknowledge when all has
 // arrived, a sequence NAK when not. It costs nothing of retry_cnt.
+//
+// A READ is not asked for again before it is known that its data are missing: they may be many and
+// on their way, and the kernel's driver, once asked for a part of a READ, refuses one for what
+// precedes that part. A question is asked instead, whose answer comes after the data.
 func (q *QP) sendProbe(p *Packet) bool {
 	r := &q.send
 	last := r.psn.Add(rdma.PSNMask) // psn−1
@@ -220,9 +274,13 @@ func (q *QP) sendProbe(p *Packet) bool {
 	if r.psn == r.una || w == nil || w.fail != rdma.WCSuccess {
 		return false
 	}
+	if w.op.kind == kindRead || w.op.kind == kindAtomic {
+		last, w = r.una, r.wrs.at(0)
+	}
 	switch w.op.kind {
 	case kindRead:
-		q.readRequest(p, w, last, 1)
+		q.sendQuestion(p)
+		r.retry.isQuestioned = true
 	case kindAtomic:
 		q.sendAtomicRequest(p, w)
 	case kindPlace:
@@ -238,6 +296,19 @@ func (q *QP) sendProbe(p *Packet) bool {
 	r.window.isTiming = false // what is repaired now says nothing about the path
 	q.stats.Probes++
 	q.startTimers()
+	return true
+}
+
+// hearProbe takes an acknowledge that answers the probe of a READ: its data would have come before.
+func (q *QP) hearProbe() bool {
+	s := &q.send.retry
+	if !s.isQuestioned {
+		return false
+	}
+	s.isQuestioned = false
+	q.host.Count(CountCompleterSched, 1)
+	q.send.window.cut(q.send.high)
+	q.goBack()
 	return true
 }
 

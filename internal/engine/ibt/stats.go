@@ -21,6 +21,7 @@ type Stats struct {
 	Timeouts      uint64        // local ACK timeouts
 	Probes        uint64        // probes for a lost tail
 	Retransmitted uint64        // packets
+	Questions     uint64        // whether READ data have left the path
 	Naks          uint64        // received, RNR NAKs included
 	LastNak       uint8         // AETH syndrome of the last one
 	LastNakPSN    rdma.PSN

@@ -24,6 +24,7 @@ type Conversation struct {
 	isInside bool     // the message goes on
 	write    bool     // the message is a WRITE
 	una      uint64   // number of the first packet that no answer that arrived acknowledges
+	isAsked  bool     // a question was sent
 
 	notReadyTill   clock.Time
 	notReadyPacket uint64
@@ -67,6 +68,10 @@ func sumOf(b []byte) uint64 {
 // Request takes a packet that the requester sends.
 func (c *Conversation) Request(now clock.Time, h *ib.Headers, payload []byte) {
 	at := c.number(h.BTH.PSN)
+	if IsQuestion(h, payload) && int64(at) < int64(c.una) {
+		c.isAsked = true
+		return
+	}
 	if now < c.notReadyTill && at >= c.notReadyPacket {
 		c.Court.Failf("%s: sends PSN %v %v before the receiver is ready", c.Name, h.BTH.PSN,
 			c.notReadyTill.Sub(now))
@@ -90,6 +95,13 @@ func (c *Conversation) Request(now clock.Time, h *ib.Headers, payload []byte) {
 	default:
 		c.repeat(at, h, payload)
 	}
+}
+
+// IsQuestion reports an empty WRITE that can only be meant to be acknowledged (ADR 0017). It has to
+// repeat a PSN that is acknowledged, or the one before the first.
+func IsQuestion(h *ib.Headers, payload []byte) bool {
+	isWrite := h.BTH.Opcode == ib.RCWriteOnly || h.BTH.Opcode == ib.XRCWriteOnly
+	return isWrite && len(payload) == 0 && h.BTH.AckReq && h.RETH == ib.RETH{}
 }
 
 // begin takes a packet that is sent for the first time: messages are whole and cut at the MTU.
@@ -141,6 +153,9 @@ func (c *Conversation) repeat(at uint64, h *ib.Headers, payload []byte) {
 func (c *Conversation) Answer(h *ib.Headers, payload []byte) {
 	at := c.number(h.BTH.PSN)
 	op := h.BTH.Opcode
+	if c.isAsked && int64(at) == -1 && op == ib.RCAcknowledge {
+		return // to a question before there was any request
+	}
 	if at >= c.high || int64(at) < 0 {
 		c.Court.Failf("%s: %v answers PSN %v, which was not sent", c.Name, op, h.BTH.PSN)
 		return

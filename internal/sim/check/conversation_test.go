@@ -18,6 +18,8 @@ type talk struct {
 	psn    uint32
 	bytes  int
 	fill   byte
+	// isAckDue: the request asks for an acknowledge.
+	isAckDue bool
 	// READ length, or syndrome and MSN of an answer.
 	length   uint32
 	syndrome ib.Syndrome
@@ -27,7 +29,7 @@ type talk struct {
 func (c *Conversation) play(list []talk) {
 	for _, x := range list {
 		h := &ib.Headers{
-			BTH:  ib.BTH{Opcode: x.opcode, PSN: rdma.PSN(x.psn)},
+			BTH:  ib.BTH{Opcode: x.opcode, PSN: rdma.PSN(x.psn), AckReq: x.isAckDue},
 			RETH: ib.RETH{Length: x.length},
 			AETH: ib.AETH{Syndrome: x.syndrome, MSN: rdma.MSN(x.msn)},
 		}
@@ -53,6 +55,16 @@ const (
 
 func send(psn uint32) talk {
 	return talk{who: 'r', opcode: ib.RCSendOnly, psn: psn, bytes: 10}
+}
+
+// question is an empty WRITE, which is only there to be acknowledged.
+func question(psn uint32) talk {
+	return talk{who: 'r', opcode: ib.RCWriteOnly, psn: psn, isAckDue: true}
+}
+
+// arrive has an ACK reach the requester.
+func arrive(psn uint32) talk {
+	return talk{who: 'v', opcode: ib.RCAcknowledge, psn: psn, syndrome: none}
 }
 
 func ack(psn, msn uint32) talk {
@@ -91,6 +103,11 @@ var conversations = []struct {
 	{"another opcode", []talk{
 		send(0xfffffe), {who: 'r', opcode: ib.RCSendOnlyImm, psn: 0xfffffe, bytes: 10},
 	}, "another content"},
+	{"question before the first", []talk{question(0xfffffd), ack(0xfffffd, 0), send(0xfffffe)}, ""},
+	{"question about what is acknowledged", []talk{
+		send(0xfffffe), arrive(0xfffffe), question(0xfffffe), ack(0xfffffe, 1),
+	}, ""},
+	{"question too early", []talk{send(0xfffffe), question(0xfffffe)}, "another content"},
 	{"READ takes PSNs", []talk{read, send(1)}, ""},
 	{"rest of a READ", []talk{
 		read, {who: 'r', opcode: ib.RCReadRequest, psn: 0xffffff, length: 2 * testMTU},
