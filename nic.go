@@ -34,7 +34,8 @@ type Config struct {
 	// with a LID that names it to its peers. Empty has the addresses alone.
 	Layout string
 	// Fault makes the network bad on purpose, also between queue pairs of this NIC: for example
-	// "loss=1%,reorder=2%,delay=200us,seed=7".
+	// "loss=1%,reorder=2%,delay=200us,seed=7". With "completions=200us" completions are held back,
+	// so that a poll finds many at once.
 	Fault string
 	// Limits bounds what each program may have, such as "qps=100,mrs=5000"; also pds, cqs, srqs,
 	// ahs, mws, and device-memory in bytes. ibv_query_device(3) tells them.

@@ -54,7 +54,8 @@ func (o *upOptions) register(c *cobra.Command) {
 	f.StringSliceVar(&o.interfaces, "interface", nil,
 		"use only the addresses of these `interfaces` (default: all)")
 	f.StringVar(&o.fault, "fault", "",
-		"disturb packets on purpose, such as `loss=1%,reorder=2%,delay=200us`")
+		"disturb packets on purpose, such as `loss=1%,reorder=2%,delay=200us`;\n"+
+			"completions=200us holds completions back, so that many come at once")
 	f.StringVar(&o.logLevel, "log-level", "info", "`level`: debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "`format`: text or json")
 	f.StringVar(&o.group, "group", "", "let the members of this `group` use the NIC too")

@@ -143,6 +143,7 @@ func (d *Daemon) assemble() error {
 		Name: d.cfg.Device, NodeGUID: d.guid(found), Version: d.cfg.Version,
 		Secret: binary.NativeEndian.Uint64(secret[:]), LocalSegment: d.localSegment(),
 		UnreliableRate: unreliableRate(wire), Client: d.cfg.client(),
+		HoldCompletions: d.profile.Completions,
 	}, d.cfg.Spin)
 	if err != nil {
 		if wire != nil {

@@ -76,7 +76,7 @@ func (d *Daemon) takeStatus() (s Status, took time.Duration, ok bool) {
 		PID: d.pid, UID: os.Geteuid(), Socket: d.SocketPath(), Started: d.started,
 		LocalOnly: d.localOnly,
 	}
-	if !d.profile.IsZero() {
+	if !d.profile.IsZero() || d.profile.Completions > 0 {
 		s.Fault = d.profile.String()
 	}
 	d.mu.Lock()

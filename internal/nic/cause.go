@@ -320,6 +320,7 @@ func (q *qp) noteModified(to rdma.QPState) {
 	switch {
 	case to == sReset:
 		q.clearCause()
+		q.showHeld()
 	case to == sError && q.engine.State() != sError:
 		q.leave(q.causeOf(&ibt.Cause{Vendor: abi.VendorModified}))
 	}

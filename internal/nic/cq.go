@@ -28,6 +28,7 @@ type cq struct {
 	pushed  uint64
 
 	moderation moderation
+	hold       hold
 }
 
 // cqIgnoreOverrun is IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN; the other known flag, that one thread
@@ -84,13 +85,14 @@ func (c *Context) DestroyCQ(handle uint32) *rdma.Refusal {
 // release gives the memory back.
 func (q *cq) release() {
 	q.nic.moderated.remove(q)
+	q.nic.held.remove(q)
 	if q.slots != nil {
 		q.slots.Release()
 	}
 	q.shared.Release()
 }
 
-// Push writes a completion and wakes the application if it asked for that.
+// Push writes a completion and shows it.
 func (q *cq) Push(e *abi.CQE, solicited bool) {
 	if q.failed {
 		return
@@ -102,15 +104,24 @@ func (q *cq) Push(e *abi.CQE, solicited bool) {
 	e.Timestamp = uint64(q.nic.now)
 	abi.EncodeCQE(q.ring.Slot(), e)
 	q.ring.Push()
-	q.ring.Publish()
 	q.pushed++
+	isError := e.Status != uint32(rdma.WCSuccess)
+	if q.nic.cfg.HoldCompletions > 0 {
+		q.holdBack(solicited, isError)
+		return
+	}
+	q.show(solicited, isError)
+}
+
+// show lets the application see what was pushed, and wakes it if it asked for that.
+func (q *cq) show(solicited, isError bool) {
+	q.ring.Publish()
 	// The publish above and this load are sequentially consistent against the application's store
 	// of the arm word and its last poll: one of both sees the other (case E11).
 	armed := q.arm.Load()
 	if armed == abi.ArmNone {
 		return
 	}
-	isError := e.Status != uint32(rdma.WCSuccess)
 	if armed != abi.ArmNext && !solicited && !isError {
 		return
 	}

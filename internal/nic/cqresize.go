@@ -21,6 +21,7 @@ func (c *Context) ResizeCQ(req *abi.ResizeCQReq) (abi.CreateCQRsp, Shared, *rdma
 	case req.Entries == 0 || req.Entries > limits.MaxCQE:
 		return rsp, nil, refusef(syscall.EINVAL, "cqe %d outside 1…%d", req.Entries, limits.MaxCQE)
 	}
+	q.showHeld()
 	geo := ring.Geometry{Entries: ring.RoundEntries(req.Entries), Stride: abi.CQEBytes}
 	if used := q.ring.Unreleased(); used > geo.Entries {
 		return rsp, nil, refusef(syscall.EINVAL,

@@ -2,6 +2,7 @@ package nic
 
 import (
 	"syscall"
+	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
@@ -27,6 +28,9 @@ type Config struct {
 	// UnreliableRate bounds what UC and UD queue pairs together send to other hosts, in bytes per
 	// second; 0 is no bound (ADR 0014).
 	UnreliableRate uint64
+	// HoldCompletions is how long the completions of a queue are held back, so that a program finds
+	// many at once, as with some adapters; 0 shows each as it comes.
+	HoldCompletions time.Duration
 	// Groups joins multicast groups on the network; nil where there is none.
 	Groups GroupPort
 }
@@ -58,7 +62,9 @@ type NIC struct {
 	doomed []*cq // overrun CQs whose QPs have to fail yet
 	// moderated are the CQs that hold an event back.
 	moderated moderatedList
-	events    eventQueue
+	// held are the CQs that hold completions back.
+	held   heldList
+	events eventQueue
 
 	counters Counters
 	causes   causeLog
@@ -185,6 +191,7 @@ func (n *NIC) HandleTimeout(now clock.Time) {
 		n.settle(q)
 	}
 	n.pacer.release(n, now)
+	n.held.handleTimeout(now)
 	n.moderated.handleTimeout(now)
 	n.failDoomed()
 	n.cm.handleTimeout(now)
@@ -192,7 +199,8 @@ func (n *NIC) HandleTimeout(now clock.Time) {
 
 // PollTimeout returns when HandleTimeout wants to be called; it may be early, never late.
 func (n *NIC) PollTimeout() clock.Time {
-	return min(n.timers.next(), n.cm.pollTimeout(), n.pacer.deadline(), n.moderated.deadline())
+	return min(n.timers.next(), n.cm.pollTimeout(), n.pacer.deadline(), n.moderated.deadline(),
+		n.held.deadline())
 }
 
 // PollTransmit fills p with the next packet to send: management first, then QPs in turns.

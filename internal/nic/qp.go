@@ -262,6 +262,7 @@ func (c *Context) DestroyQP(now clock.Time, handle uint32) *rdma.Refusal {
 func (n *NIC) removeQP(q *qp) {
 	c := q.context
 	q.noteRefusedPosts()
+	q.showHeld()
 	q.dead = true
 	n.multicast.detachAll(q)
 	q.engine.Release()

@@ -88,6 +88,12 @@ func TestConformance_GoVerbs_OneNIC(t *testing.T) {
 	Run(t, NewGoFabric(t, open(t, nic), open(t, nic), nil))
 }
 
+// The same, with completions held back so that polls find many at once.
+func TestConformance_GoVerbs_T20_CompletionsTogether(t *testing.T) {
+	nic := start(t, softrnic.Config{Fault: "completions=500us"})
+	Run(t, NewGoFabric(t, open(t, nic), open(t, nic), nil))
+}
+
 // Two NICs on a wire, at each path MTU that RoCE has.
 func TestConformance_GoVerbs_TwoNICs(t *testing.T) {
 	for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, verbs.MTU4096} {

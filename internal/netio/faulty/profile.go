@@ -23,6 +23,10 @@ type Profile struct {
 
 	Rate uint64 // bits per second; 0: no limit
 
+	// Completions holds the completions of each queue back for so long, so that many are found at
+	// once, sends and receives mixed. It is the NIC that does it; packets are not concerned.
+	Completions time.Duration
+
 	Seed uint64 // of the random choices
 
 	// Receive applies the profile to packets that arrive as well as to those that are sent.
@@ -41,9 +45,9 @@ const (
 // ErrProfile is wrapped by all errors of Parse and Validate.
 var ErrProfile = errors.New("fault profile")
 
-// IsZero reports a profile that changes nothing.
+// IsZero reports a profile that changes nothing on the network.
 func (p Profile) IsZero() bool {
-	p.Seed, p.Receive, p.Gap = 0, false, 0
+	p.Seed, p.Receive, p.Gap, p.Completions = 0, false, 0, 0
 	return p == Profile{}
 }
 
@@ -63,6 +67,7 @@ var fields = []field{
 	timeField("delay", func(p *Profile) *time.Duration { return &p.Delay }),
 	timeField("jitter", func(p *Profile) *time.Duration { return &p.Jitter }),
 	timeField("gap", func(p *Profile) *time.Duration { return &p.Gap }),
+	timeField("completions", func(p *Profile) *time.Duration { return &p.Completions }),
 	{
 		"rate", "10gbit", func(p *Profile) string { return formatRate(p.Rate) },
 		func(p *Profile, text string) (err error) { p.Rate, err = parseRate(text); return err },
@@ -127,7 +132,7 @@ func (p Profile) Validate() error {
 	for _, c := range []struct {
 		name  string
 		value time.Duration
-	}{{"delay", p.Delay}, {"jitter", p.Jitter}, {"gap", p.Gap}} {
+	}{{"delay", p.Delay}, {"jitter", p.Jitter}, {"gap", p.Gap}, {"completions", p.Completions}} {
 		if c.value < 0 || c.value > timeMax {
 			return fmt.Errorf("%w: %s must be between 0 and %v", ErrProfile, c.name, timeMax)
 		}
