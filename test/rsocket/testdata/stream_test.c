@@ -84,7 +84,7 @@ static void test_sizes(void)
 		for (size_t j = 0; j < sizeof(pieces) / sizeof(pieces[0]); j++) {
 			struct transfer out = {.piece = pieces[i]}, in = {.piece = pieces[j]};
 
-			out.total = in.total = pieces[i] < 64 || pieces[j] < 64 ? 3000 : 1500000;
+			out.total = in.total = pieces[i] < 64 || pieces[j] < 64 ? 500 : 600000;
 			exchange(a, b, &out, &in);
 		}
 	}

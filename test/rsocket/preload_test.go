@@ -1,0 +1,168 @@
+package rsocket
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// runTCP starts a TCP program whose connections rnic run carries by RDMA.
+func (h *host) runTCP(t *testing.T, args ...string) *process {
+	t.Helper()
+	return h.run(t, append([]string{"--rsockets", "--"}, args...)...)
+}
+
+// byRDMA wants a program's connection to be one of the NIC.
+func byRDMA(t *testing.T, p *process, h *host, port int) {
+	t.Helper()
+	p.until(t, "an RDMA connection", func() bool { return h.connected(t, port) > 0 })
+}
+
+func TestIperf3(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p place) {
+		port := newPort(t)
+		server := p.server.runTCP(t, "iperf3", "-s", "-p", strconv.Itoa(port))
+		server.listens(t, p.server, port)
+		for _, row := range []string{"-t 1", "-t 1 -R", "-t 1 --bidir", "-t 1 -P 4", "-n 3M -l 1000"} {
+			args := append([]string{"iperf3", "-c", p.address, "-p", strconv.Itoa(port)},
+				strings.Fields(row)...)
+			client := p.client.runTCP(t, args...)
+			if row == "-t 1" {
+				byRDMA(t, client, p.client, port)
+			}
+			if out := client.succeed(t); !strings.Contains(out, "receiver") {
+				t.Errorf("%s: no result:\n%s", row, out)
+			}
+		}
+		server.stop(t)
+	})
+}
+
+const nginxConfig = `
+worker_processes 1;
+daemon off;
+pid %[1]s/nginx.pid;
+error_log %[1]s/nginx.log info;
+events { worker_connections 256; }
+http {
+	access_log off;
+	sendfile %[3]s;
+	client_body_temp_path %[1]s/t1;
+	proxy_temp_path %[1]s/t2;
+	fastcgi_temp_path %[1]s/t3;
+	uwsgi_temp_path %[1]s/t4;
+	scgi_temp_path %[1]s/t5;
+	server {
+		listen %[2]d;
+		root %[1]s;
+	}
+}
+`
+
+// TestNginx_Curl: a server of several processes, which polls by edges, and its files.
+func TestNginx_Curl(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p place) {
+		for _, sendfile := range []string{"on", "off"} {
+			port := newPort(t)
+			config := filepath.Join(p.server.dir, "nginx.conf")
+			text := fmt.Sprintf(nginxConfig, p.server.dir, port, sendfile)
+			if os.Geteuid() == 0 {
+				text = "user root;\n" + text
+			}
+			if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, small := randomFile(t, p.server.dir, 100)
+			_, large := randomFile(t, p.server.dir, 6<<20)
+			server := p.server.runTCP(t, "nginx", "-c", config)
+			server.listens(t, p.server, port)
+			url := fmt.Sprintf("http://%s:%d/random-", p.address, port)
+			for _, want := range [][]byte{small, large, small} {
+				got := p.client.runTCP(t, "curl", "-sSf", url+strconv.Itoa(len(want))).succeed(t)
+				if !bytes.Equal([]byte(got), want) {
+					t.Errorf("%d bytes came as %d others", len(want), len(got))
+				}
+			}
+			// Many requests on one connection, while it is looked at.
+			slow := p.client.runTCP(t, "curl", "-sSf", "--limit-rate", "4M", "-o", "/dev/null",
+				url+strconv.Itoa(len(large)))
+			byRDMA(t, slow, p.client, port)
+			slow.succeed(t)
+			many := p.client.runTCP(t, "curl", "-sSf", "-o", "/dev/null", url+"100?[1-200]")
+			many.succeed(t)
+			// Who knows nothing of RDMA is served as well.
+			plain := p.client.run(t, "curl", "-sSf", url+"100").succeed(t)
+			if plain != string(small) {
+				t.Error("a TCP client got something else")
+			}
+			server.stop(t)
+		}
+	})
+}
+
+func TestRedis(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p place) {
+		port := newPort(t)
+		at := []string{"-h", p.address, "-p", strconv.Itoa(port)}
+		server := p.server.runTCP(t, "redis-server", "--port", strconv.Itoa(port), "--save", "",
+			"--protected-mode", "no", "--dir", p.server.dir)
+		server.listens(t, p.server, port)
+		cli := func(args ...string) string {
+			return p.client.runTCP(t, append(append([]string{"redis-cli"}, at...), args...)...).succeed(t)
+		}
+		value := strings.Repeat("0123456789abcdef", 6000)
+		if out := cli("set", "key", value); out != "OK\n" {
+			t.Errorf("set: %q", out)
+		}
+		if out := cli("get", "key"); out != value+"\n" {
+			t.Errorf("get returns %d bytes", len(out))
+		}
+		bench := p.client.runTCP(t, append(append([]string{"redis-benchmark"}, at...),
+			"-t", "set,get", "-n", "20000", "-c", "30", "-d", "500", "--csv")...)
+		byRDMA(t, bench, p.client, port)
+		if out := bench.succeed(t); !strings.Contains(out, "\"GET\"") {
+			t.Errorf("no result:\n%s", out)
+		}
+		pipelined := p.client.runTCP(t, append(append([]string{"redis-benchmark"}, at...),
+			"-t", "set,get", "-n", "20000", "-P", "32", "--csv")...)
+		pipelined.succeed(t)
+		if out := p.client.run(t, append(append([]string{"redis-cli"}, at...), "ping")...).succeed(t); out != "PONG\n" {
+			t.Errorf("a TCP client hears %q", out)
+		}
+		cli("shutdown", "nosave")
+		server.succeed(t)
+	})
+}
+
+// TestFallback: a peer that has no rsockets is called by TCP.
+func TestFallback(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p place) {
+		port := newPort(t)
+		server := p.server.start(t, "iperf3", "-s", "-p", strconv.Itoa(port))
+		for _, row := range []string{"-t 1", "-n 1M"} {
+			args := append([]string{"iperf3", "-c", p.address, "-p", strconv.Itoa(port)},
+				strings.Fields(row)...)
+			p.client.runTCP(t, args...).succeed(t)
+		}
+		server.stop(t)
+	})
+}
+
+// TestRstream_Sockets runs the benchmark on TCP sockets that are rsockets.
+func TestRstream_Sockets(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p place) {
+		for _, row := range []string{"-T v -T s -I 5 -C 5 -S 100000", "-T s -T a -T v -I 5 -C 5 -S 3000",
+			"-T s -T b -T v -I 5 -C 5 -S 65536"} {
+			port := newPort(t)
+			args := append(strings.Fields(row), "-p", strconv.Itoa(port))
+			server := p.server.runTCP(t, append([]string{"rstream"}, args...)...)
+			server.listens(t, p.server, port)
+			p.client.runTCP(t, append([]string{"rstream", "-s", p.address}, args...)...).succeed(t)
+			server.succeed(t)
+		}
+	})
+}
