@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strings"
 
@@ -36,6 +37,11 @@ func (f *failure) Unwrap() error { return f.err }
 func fail(err error) error { return &failure{exitFailure, err} }
 
 func failf(format string, args ...any) error { return fail(fmt.Errorf(format, args...)) }
+
+// "rnic run" becomes its program on the first thread: what belongs to a thread rather than to the
+// process, such as the signal at the death of the parent (prctl(2), PR_SET_PDEATHSIG), is lost when
+// another one executes it.
+func init() { runtime.LockOSThread() }
 
 func main() {
 	root := newRoot()

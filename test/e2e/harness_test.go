@@ -38,40 +38,42 @@ func TestMain(m *testing.M) {
 	os.Exit(runAll(m))
 }
 
-// orphanEnv makes this program one that is killed while a program of its own runs.
+// orphanEnv names the rnic with which this program starts one of its own, and is killed.
 const orphanEnv = "RNIC_E2E_ORPHAN"
 
 func startOrphan() {
 	m := &machine{uid: uint32(os.Geteuid())}
-	c := exec.Command("sleep", "600")
-	c.SysProcAttr = m.attributes()
+	c := exec.Command(os.Getenv(orphanEnv), "run", "--", "sh", "-c", "echo $$; exec sleep 600")
+	c.Stdout, c.SysProcAttr = os.Stdout, m.attributes()
 	if err := m.spawn(c); err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(c.Process.Pid)
 	select {}
 }
 
 // TestHarness_TestProgramKilled_ItsProgramsEnd is for who interrupts a test: nothing stays behind.
 func TestHarness_TestProgramKilled_ItsProgramsEnd(t *testing.T) {
-	c := exec.Command(os.Args[0])
-	c.Env = append(os.Environ(), orphanEnv+"=1")
-	out, err := c.StdoutPipe()
-	if err == nil {
-		err = c.Start()
+	m := newMachine(t, nil, uint32(os.Geteuid()))
+	for range 10 { // whichever thread of "rnic run" becomes the program
+		c := exec.Command(os.Args[0])
+		c.Env = append(m.environment(), orphanEnv+"="+rnic)
+		out, err := c.StdoutPipe()
+		if err == nil {
+			err = c.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pid int
+		_, err = fmt.Fscan(out, &pid)
+		_ = c.Process.Kill()
+		_ = c.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		until(t, "the program is gone", func() bool { return !alive(pid) })
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var pid int
-	_, err = fmt.Fscan(out, &pid)
-	_ = c.Process.Kill()
-	_ = c.Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the program is gone", func() bool { return !alive(pid) })
 }
 
 func runAll(m *testing.M) int {
