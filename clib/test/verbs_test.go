@@ -274,7 +274,7 @@ func TestMemory_Cases(t *testing.T) {
 		"../verbs/maps.c")
 	for _, name := range []string{
 		"move", "release", "fault", "scattered", "in_use", "reuse", "fork", "threads", "sparse",
-		"kinds", "limit", "first_thread_ended",
+		"kinds", "limit", "first_thread_ended", "mappings",
 	} {
 		t.Run(name, func(t *testing.T) { checkCase(t, run(t, nil, bin, name)) })
 	}

@@ -194,25 +194,28 @@ static bool file_copy_out(unsigned char *to, size_t length, uint64_t offset)
 	return at >= 0 || errno == ENXIO; /* ENXIO: no data behind this point */
 }
 
+/*
+ * The new memory is made in its place and then filled. Made elsewhere and moved there, it could not
+ * join its neighbours again (the kernel counts an anonymous page's offset from where it was first
+ * touched), and a program that registers many small pieces would run out of mappings.
+ */
 bool mem_file_move_out(const struct maps_area *part)
 {
 	const size_t length = part->end - part->start;
+	void *const at = (void *)part->start;
 	sigset_t all, before;
-	void *copy;
 	bool ok;
 
-	copy = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (copy == MAP_FAILED)
-		return false;
+	/* Nobody may look meanwhile: the process has one thread, and signals wait. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ok = file_copy_out(copy, length, part->offset) &&
-	     mprotect(copy, length, area_prot(part)) == 0 &&
-	     mremap(copy, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)part->start) !=
-		     MAP_FAILED;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	ok = mmap(at, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		  0) != MAP_FAILED &&
+	     file_copy_out(at, length, part->offset) && mprotect(at, length, area_prot(part)) == 0;
 	if (!ok)
-		munmap(copy, length);
+		mmap(at, length, area_prot(part), MAP_SHARED | MAP_FIXED, file_fd,
+		     (off_t)part->offset);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return ok;
 }
 

@@ -24,7 +24,10 @@ uint64_t mem_file_open(void);
  */
 bool mem_file_move_in(uintptr_t addr, size_t length, uint64_t offset);
 
-/* Replaces a mapping of the file by private memory with the same contents and protection. */
+/*
+ * Replaces a mapping of the file by private memory with the same contents and protection, in a
+ * process of one thread. On failure the mapping is as it was.
+ */
 bool mem_file_move_out(const struct maps_area *part);
 
 /* Replaces a mapping by a private one of the file: cheap, copied when written. */

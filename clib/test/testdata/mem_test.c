@@ -413,6 +413,41 @@ static void test_limit(void)
 	CHECK(is_filled(at, 64 * PAGE, 11));
 }
 
+struct count_areas {
+	uintptr_t start;
+	uintptr_t end;
+	int count;
+};
+
+static bool count_visit(const struct maps_area *area, void *arg)
+{
+	struct count_areas *in = arg;
+
+	in->count += area->start < in->end && area->end > in->start;
+	return true;
+}
+
+/* Pages that were registered one by one are one mapping again: mappings are a scarce resource. */
+static void test_mappings(void)
+{
+	unsigned char *at = map_pages(256);
+	struct count_areas in = {(uintptr_t)at, (uintptr_t)at + 256 * PAGE, 0};
+	struct mem_plan plan;
+
+	fill(at, 256 * PAGE, 12);
+	for (size_t i = 0; i < 256; i++) {
+		size_t page = i * 7 % 256;
+
+		CHECK(mem_plan_make(&plan, at + page * PAGE, PAGE, true, true) == 0);
+		CHECK(mapped_bytes(&plan) == PAGE);
+		at[page * PAGE] ^= 0xff;
+		mem_plan_release(&plan);
+		at[page * PAGE] ^= 0xff;
+	}
+	CHECK(maps_walk(count_visit, &in) == 0 && in.count <= 2);
+	CHECK(is_filled(at, 256 * PAGE, 12));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -424,6 +459,7 @@ int main(int argc, char **argv)
 		{"fork", test_fork}, {"threads", test_threads}, {"sparse", test_sparse},
 		{"kinds", test_kinds}, {"limit", test_limit},
 		{"first_thread_ended", test_first_thread_ended},
+		{"mappings", test_mappings},
 	};
 
 	CHECK(argc == 2);
