@@ -150,14 +150,16 @@ var sections = []section{
 	{KindGIDType, "GID types", []string{"gid"}, "ibv_query_gid_ex(3)", gidTypes},
 	{
 		KindMigration, "Path migration states",
-		[]string{"mig", "migration"}, "IBTA 17.2.8", migrations,
+		[]string{"mig", "migration"},
+		"IBTA 17.2.8", migrations,
 	},
 	{KindWindow, "Memory window types", []string{"window", "mw", "type"}, "ibv_alloc_mw(3)", windows},
 	{KindAdvice, "Advice about memory", []string{"advice", "advise"}, "ibv_advise_mr(3)", advices},
 	{KindRereg, "Re-registration flags", []string{"rereg", "flag"}, "ibv_rereg_mr(3)", reregs},
 	{
 		KindCounter, "Counters (rnic stat)",
-		[]string{"counter"}, "SoftRNIC; rdma-statistic(8)", counters,
+		[]string{"counter"},
+		"SoftRNIC; rdma-statistic(8)", counters,
 	},
 }
 

@@ -270,7 +270,7 @@ func TestClosest_Misspelled_SuggestsWhatWasMeant(t *testing.T) {
 		"IBV_WC_RETRY_ERR": "IBV_WC_RETRY_EXC_ERR",
 		"EINVL":            "EINVAL",
 		"remot acess eror": "IBV_WC_REM_ACCESS_ERR",
-		"stale conection":  "IB_CM_REJ_STALE_CONN",
+		"stale connction":  "IB_CM_REJ_STALE_CONN",
 	} {
 		if got := Closest(query); !slices.Contains(got, want) {
 			t.Errorf("%q suggests %v, not %s", query, got, want)

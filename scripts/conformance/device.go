@@ -75,8 +75,10 @@ func (d *device) ask(what, argument string) (string, error) {
 		return answer(r), nil
 	case "access":
 		access := uint32(n) | uint32(rdma.AccessLocalWrite)
-		_, r := d.context.RegMR(&abi.RegMRReq{PD: d.pd, Access: access, Addr: 4096, Length: 4096,
-			IOVA: 4096}, []mem.Segment{{Addr: 4096, Length: 4096, Mapped: make([]byte, 4096)}})
+		_, r := d.context.RegMR(&abi.RegMRReq{
+			PD: d.pd, Access: access, Addr: 4096, Length: 4096,
+			IOVA: 4096,
+		}, []mem.Segment{{Addr: 4096, Length: 4096, Mapped: make([]byte, 4096)}})
 		return answer(r), nil
 	case "cap":
 		attr := d.context.DeviceAttr()
