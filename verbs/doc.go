@@ -35,6 +35,10 @@
 //
 // A verb that the NIC refuses returns an *OpError around the refusal: errors.Is finds the errno
 // of the manual page (syscall.EINVAL and so on), the text names the argument at fault. A failed
-// work request is not an error of a call, but a completion whose Err is a *StatusError. When the
-// NIC goes away every call returns an error that Is ErrDeviceFatal, and every waiter wakes.
+// work request is not an error of a call, but a completion whose Err is a *StatusError: errors.Is
+// finds the status (ErrRemoteAccess and its like), errors.As the *Cause, which holds what the NIC
+// saw: peer, NAK, timeouts, key, address range, rights asked and held. Flushed requests carry the
+// cause of the failure before them. QP.Cause tells the same of a queue pair, for failures without
+// a completion on this side. When the NIC goes away every call returns an error that Is
+// ErrDeviceFatal, and every waiter wakes.
 package verbs

@@ -249,6 +249,21 @@ func TestCause_DeadProgram_StaysForAWhileAndNobodyPushesItOut(t *testing.T) {
 	}
 }
 
+func TestCause_ManyPrograms_ListingIsBounded(t *testing.T) {
+	b := newBench(t)
+	for range errorsShown/historyKept + 4 {
+		c, _ := b.open()
+		for range historyKept + 1 {
+			c.NoteRefusal(b.now, abi.OpRegMR, 0, rdma.Refuse(syscall.EINVAL, "again"))
+		}
+	}
+	list := b.n.Status().Errors
+	if len(list) != errorsShown || list[len(list)-1].Number != b.n.causes.total {
+		t.Errorf("%d errors, the last is %d of %d", len(list), list[len(list)-1].Number,
+			b.n.causes.total)
+	}
+}
+
 func TestCause_ConnectionRejected_TellsReasonAndEnds(t *testing.T) {
 	f := newFabric(t, 2)
 	a, b := f.hosts[0], f.hosts[1]

@@ -58,36 +58,48 @@ type EvidenceStatus struct {
 	LastNakPSN   uint32 `json:"last_nak_psn,omitempty"`
 }
 
+// errorsShown bounds a listing: the newest of many programs' errors.
+const errorsShown = 1024
+
 // errorStatus lists what is remembered, oldest first.
 func (n *NIC) errorStatus() []ErrorStatus {
 	l := &n.causes
 	l.expire(n.now)
-	out := []ErrorStatus{}
-	add := func(items []*CauseRecord, isEnded bool) {
-		for _, r := range items {
-			s := r.status(n)
-			s.Ended = isEnded
-			out = append(out, s)
-		}
+	for _, c := range n.contexts {
+		c.noteAllRefusedPosts()
 	}
+	records := slices.Clone(l.own.items)
+	ended := map[*CauseRecord]bool{}
 	for _, p := range l.past {
-		add(p.items, true)
+		records = append(records, p.items...)
+		for _, r := range p.items {
+			ended[r] = true
+		}
 	}
 	for _, c := range n.contexts {
-		for _, q := range c.sortedQPs() {
-			q.noteRefusedPosts()
-		}
-		for _, h := range slices.Sorted(maps.Keys(c.srqs)) {
-			c.srqs[h].noteRefusedPosts()
-		}
-		add(c.errors.items, false)
+		records = append(records, c.errors.items...)
 	}
 	for _, s := range n.cm.sessions {
-		add(s.errors.items, false)
+		records = append(records, s.errors.items...)
 	}
-	add(l.own.items, false)
-	slices.SortFunc(out, func(a, b ErrorStatus) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortFunc(records, func(a, b *CauseRecord) int { return cmp.Compare(a.Number, b.Number) })
+	out := []ErrorStatus{}
+	for _, r := range records[max(len(records)-errorsShown, 0):] {
+		s := r.status(n)
+		s.Ended = ended[r]
+		out = append(out, s)
+	}
 	return out
+}
+
+// noteAllRefusedPosts looks at every queue of a program.
+func (c *Context) noteAllRefusedPosts() {
+	for _, q := range c.sortedQPs() {
+		q.noteRefusedPosts()
+	}
+	for _, h := range slices.Sorted(maps.Keys(c.srqs)) {
+		c.srqs[h].noteRefusedPosts()
+	}
 }
 
 func (r *CauseRecord) status(n *NIC) ErrorStatus {
