@@ -88,7 +88,7 @@ func TestDaemon_PeerWithoutNIC_FailsFast(t *testing.T) {
 		a.post(verbs.SendWR{Opcode: rdma.WRSend, SGE: a.mr.SGE(0, 64)})
 		wc := a.await()
 		if wc.Status != rdma.WCRetryExcErr ||
-			!strings.Contains(wc.Evidence.String(), "port unreachable") {
+			!strings.Contains(wc.Evidence.String(), "no NIC at the peer's address") {
 			t.Errorf("%s: %v, %v", name, wc.Status, wc.Evidence)
 		}
 		if took := time.Since(begin); took > 300*time.Millisecond {
