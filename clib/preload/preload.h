@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * librspreload: TCP programs on rsockets, without their knowledge; docs/rsockets.md says which work.
+ * librspreload: TCP programs on rsockets without their knowledge. See docs/rsockets.md.
  *
  * A TCP socket is what it is until it connects or listens. A connect tries the peer's rsockets
  * first; if they answer, the descriptor becomes that of an rsocket, which the kernel can poll (see

@@ -130,7 +130,8 @@ func TestRedis(t *testing.T) {
 		pipelined := p.client.runTCP(t, append(append([]string{"redis-benchmark"}, at...),
 			"-t", "set,get", "-n", "20000", "-P", "32", "--csv")...)
 		pipelined.succeed(t)
-		if out := p.client.run(t, append(append([]string{"redis-cli"}, at...), "ping")...).succeed(t); out != "PONG\n" {
+		plain := p.client.run(t, append(append([]string{"redis-cli"}, at...), "ping")...)
+		if out := plain.succeed(t); out != "PONG\n" {
 			t.Errorf("a TCP client hears %q", out)
 		}
 		cli("shutdown", "nosave")

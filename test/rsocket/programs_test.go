@@ -65,7 +65,9 @@ func TestUdpong(t *testing.T) {
 		port := newPort(t)
 		server := p.server.run(t, "udpong", "-b", p.address, "-p", strconv.Itoa(port), "-T", "a")
 		server.bound(t, port)
-		for _, row := range []string{"-T e -C 200 -S 16", "-T e -T b -C 200 -S 1000", "-T a -C 200 -S 900"} {
+		for _, row := range []string{
+			"-T e -C 200 -S 16", "-T e -T b -C 200 -S 1000", "-T a -C 200 -S 900",
+		} {
 			args := append(strings.Fields(row), "-s", p.address, "-p", strconv.Itoa(port))
 			out := p.client.run(t, append([]string{"udpong"}, args...)...).succeed(t)
 			if !strings.Contains(out, "custom") {
