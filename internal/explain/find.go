@@ -64,7 +64,7 @@ func ofVerb(query string) []Entry {
 	if verb == "" {
 		return nil
 	}
-	wanted := strings.Join(rest, " ")
+	meant := Find(strings.Join(rest, " "))
 	var out []Entry
 	for i := range sections {
 		if sections[i].Kind != KindErrno {
@@ -75,7 +75,7 @@ func ofVerb(query string) []Entry {
 				about, _, _ := strings.Cut(cause, ":")
 				return !slices.Contains(strings.Split(about, ", "), verb)
 			})
-			isMeant := wanted == "" || slices.ContainsFunc(Find(wanted), func(f Entry) bool {
+			isMeant := len(rest) == 0 || slices.ContainsFunc(meant, func(f Entry) bool {
 				return f.Kind == KindErrno && f.Code == e.Code
 			})
 			if len(e.Causes) > 0 && isMeant {

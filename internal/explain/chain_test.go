@@ -1,0 +1,121 @@
+package explain
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
+)
+
+func TestChain_EachKindOfEvidence_E09_SaysWhatWasSeen(t *testing.T) {
+	peer := [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: 2}
+	for name, tc := range map[string]struct {
+		cause abi.Cause
+		want  []string
+	}{
+		"no answer": {
+			abi.Cause{
+				Status: uint32(rdma.WCRetryExcErr), Vendor: uint32(abi.VendorAckTimeout), WRID: 7,
+				Opcode: uint8(rdma.WRSend), Timeouts: 8, Timeout: 14, Retries: 8, RetryCnt: 7,
+				Flags: abi.CauseHasPath, Peer: peer, PeerQPN: 9, QPType: 2, State: 3,
+			},
+			[]string{
+				"wr_id 7, SEND: transport retry counter exceeded (IBV_WC_RETRY_EXC_ERR, 12)",
+				"the peer, 10.0.0.2 QP 0x000009,", "8 ACK timeouts of 67.1", "no NAK ever came",
+				"the RC queue pair was in RTS", "likely: the peer's queue pair is not ready",
+			},
+		},
+		"no adapter": {
+			abi.Cause{Status: uint32(rdma.WCRetryExcErr), Vendor: uint32(abi.VendorNoNIC)},
+			[]string{"UDP port 4791", "ICMP port unreachable", "rdma_rxe is not running there"},
+		},
+		"refused here": {
+			abi.Cause{
+				Flags: abi.CauseOfPeer | abi.CauseHasRegion, Opcode: uint8(ib.RCReadRequest),
+				Fault: uint8(mem.FaultRights), Key: 0x1234, Addr: 0x1000, Length: 16,
+				Asked: uint32(rdma.AccessRemoteRead), Granted: uint32(rdma.AccessLocalWrite),
+				RegionAddr: 0x1000, RegionLength: 4096, QPAccess: uint32(rdma.AccessRemoteWrite),
+				Syndrome: uint8(ib.NAK(ib.NAKRemoteAccess)),
+			},
+			[]string{
+				"a request of the peer was refused: RC_READ_REQUEST", "syndrome 0x62",
+				"access right missing: key 0x00001234, 0x1000…0x1010 (16 bytes) for remote_read asked",
+				"the region is 0x1000…0x2000 (4096 bytes) and grants local_write",
+				"the queue pair grants its peer remote_write",
+			},
+		},
+		"the program's own": {
+			abi.Cause{Vendor: uint32(abi.VendorModified)},
+			[]string{"the program itself moved the queue pair to ERR"},
+		},
+		"a damaged ring": {
+			abi.Cause{Vendor: uint32(abi.VendorBadWQE)}, []string{"an index in it is impossible"},
+		},
+	} {
+		whole := strings.Join(Chain(&tc.cause), "\n")
+		for _, want := range tc.want {
+			if !strings.Contains(whole, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, whole)
+			}
+		}
+		if Line(&tc.cause) != strings.ReplaceAll(whole, "\n", "; ") {
+			t.Errorf("%s: the line is %q", name, Line(&tc.cause))
+		}
+	}
+}
+
+func TestConnectionFailure_Events_TellReasonOrErrno(t *testing.T) {
+	for _, tc := range []struct {
+		event  uint32
+		status int32
+		want   []string // none: no failure
+	}{
+		{8, 28, []string{"RDMA_CM_EVENT_REJECTED", "rejected by the application", "private data"}},
+		{7, -int32(syscall.ETIMEDOUT), []string{"ETIMEDOUT", "likely: packets to UDP port 4791"}},
+		{7, 1, []string{"unsupported service", "IB_SIDR_UNSUPPORTED"}},
+		{1, -int32(syscall.ENODEV), []string{"address error", "ENODEV"}},
+		{6, -int32(syscall.EINVAL), []string{"EINVAL"}},
+		{1, -4000, []string{"errno 4000"}},
+		{8, 999, []string{"status 999"}},
+		{10, -int32(syscall.ETIMEDOUT), []string{"disconnected", "ETIMEDOUT"}},
+		{10, 0, nil}, {9, 0, nil}, {0, 0, nil}, {15, 0, nil}, {14, 0, nil}, {99, 0, nil},
+	} {
+		chain := ConnectionFailure(tc.event, tc.status, "somebody")
+		if (chain == nil) != (tc.want == nil) {
+			t.Errorf("event %d, status %d: %v", tc.event, tc.status, chain)
+		}
+		whole := strings.Join(chain, "\n")
+		for _, want := range tc.want {
+			if !strings.Contains(whole, want) {
+				t.Errorf("event %d: no %q in\n%s", tc.event, want, whole)
+			}
+		}
+		if strings.Contains(whole, "likely: ibv_") {
+			t.Errorf("event %d: a verb's cause in\n%s", tc.event, whole)
+		}
+	}
+}
+
+// FuzzChain reads evidence from memory that a program can write.
+func FuzzChain_AnyBytes_AreToldWithoutHarm(f *testing.F) {
+	f.Add(make([]byte, abi.CauseBytes))
+	f.Add([]byte(strings.Repeat("\xff", abi.CauseBytes)))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var words [abi.CauseWords]uint32
+		for i, b := range raw {
+			if i/4 < len(words) {
+				words[i/4] |= uint32(b) << (8 * (i % 4))
+			}
+		}
+		c := abi.TakeCause(&words)
+		for _, text := range Chain(&c) {
+			if text == "" || strings.Contains(text, "%!") {
+				t.Errorf("%+v tells %q", c, text)
+			}
+		}
+	})
+}
