@@ -75,8 +75,8 @@ func buildImage(dir string) (image, error) {
 
 var kernelPackage = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
 
-// unpackKernel downloads and unpacks Debian's current kernel, once, unless RNIC_INTEROP_KERNEL names
-// the directory of another one.
+// unpackKernel downloads and unpacks Debian's current kernel, once, unless RNIC_INTEROP_KERNEL
+// names the directory of another one.
 func unpackKernel() (root string, err error) {
 	if root = os.Getenv("RNIC_INTEROP_KERNEL"); root != "" {
 		return root, nil

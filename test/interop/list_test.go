@@ -96,10 +96,10 @@ func cmRows() []row {
 			prints("return status 0\n"),
 		cmRow("udaddy -b BIND -f ipv6", "udaddy -s ADDR -f ipv6").
 			prints("return status 0\n").overV6(),
-		groupRow("mckey -m 239.1.1.1 -b BIND -C 10", "mckey -m 239.1.1.1 -b BIND -s -C 10"),
-		groupRow("mckey -m 239.1.1.2 -b BIND -C 10 -c 2 -S 1000",
+		groupRow(10, "mckey -m 239.1.1.1 -b BIND -C 10", "mckey -m 239.1.1.1 -b BIND -s -C 10"),
+		groupRow(20, "mckey -m 239.1.1.2 -b BIND -C 10 -c 2 -S 1000",
 			"mckey -m 239.1.1.2 -b BIND -s -o -C 10 -c 2 -S 1000"),
-		lacking(groupRow("mckey -m ff0e::4242 -b BIND -C 10",
+		lacking(groupRow(10, "mckey -m ff0e::4242 -b BIND -C 10",
 			"mckey -m ff0e::4242 -b BIND -s -C 10").overV6(),
 			"the kernel's rdma_cm joins no group of IPv6", "failure joining: Unknown error 524"),
 		{
@@ -128,9 +128,9 @@ func cmRow(server, client string) row {
 }
 
 // groupRow makes the row of two programs that meet in a multicast group.
-func groupRow(server, client string) row {
+func groupRow(datagrams int, server, client string) row {
 	r := cmRow(server, client).prints("return status 0\n")
-	r.meet = inGroup
+	r.meet, r.datagrams = inGroup, datagrams
 	return r
 }
 

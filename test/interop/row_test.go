@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // row is a pair of unmodified programs, one a server on one side, the other its client on the
@@ -25,6 +26,9 @@ type row struct {
 	endless bool
 	// racy programs may lose a race against each other before anything was sent, on any adapter.
 	racy bool
+	// datagrams is how many go to a group. Newer kernels sometimes send none of them, although
+	// their program is told that all were sent.
+	datagrams int
 	// lacks is why the kernel cannot do it, on either side; the client has to say so there, in the
 	// words of refusal.
 	lacks, refusal string
@@ -75,12 +79,12 @@ var lostRace = regexp.MustCompile(
 	`RDMA_CM_EVENT_REJECTED; error: 8\.|Unexpected CM event bl blka 8`)
 
 func (l *link) try(t *testing.T, r row, server, client side) {
-	l.tap.begin()
 	if r.lacks != "" {
 		l.requireRefusal(t, r)
 		t.Skip(r.lacks)
 	}
 	for range triesMax {
+		l.tap.begin()
 		l.port++
 		serve := server.start(t, l.command(t, r, r.server, server, server)...)
 		l.awaitServer(t, r, server, serve)
@@ -95,13 +99,19 @@ func (l *link) try(t *testing.T, r row, server, client side) {
 		if r.endless || t.Failed() {
 			serve.stop()
 		}
+		if client == side(l.guest) && l.vanished(r, serve) {
+			t.Logf("%s: the kernel sent fewer datagrams than it says", call.name)
+			serve.stop()
+			serve.end(t)
+			continue
+		}
 		served := serve.end(t)
 		if !r.endless {
 			serve.check(t, served, r.wants, r.serverWants)
 		}
 		return
 	}
-	t.Errorf("the client was early %d times", triesMax)
+	t.Errorf("the programs missed each other %d times", triesMax)
 }
 
 // requireRefusal runs the client alone on the kernel, where it must not get as far as to need a
@@ -126,6 +136,18 @@ func (p *program) check(t *testing.T, r result, wants ...string) {
 			t.Errorf("%s does not say %q:\n%s", p.name, want, r.Output)
 		}
 	}
+}
+
+// vanished reports whether a server waits for datagrams that never were on the cable.
+func (l *link) vanished(r row, serve *program) bool {
+	const plenty = 5 * time.Second
+	for begin := time.Now(); r.datagrams > 0 && len(serve.done) == 0; {
+		if time.Since(begin) > plenty {
+			return l.tap.groups.Load() < int64(r.datagrams)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
 }
 
 func (l *link) awaitServer(t *testing.T, r row, s side, p *program) {

@@ -30,6 +30,7 @@ type wiretap struct {
 	mac    string // ours
 	file   *os.File
 	budget [2]atomic.Int64 // frames of the present row still to keep, by side
+	groups atomic.Int64    // datagrams of the kernel's to groups in the present row
 	stop   atomic.Bool
 	done   chan struct{}
 	err    error // of the goroutine, until done
@@ -98,6 +99,7 @@ func openTap() (socket int, mac string, err error) {
 func (w *wiretap) begin() {
 	w.budget[ours].Store(framesPerRow)
 	w.budget[theirs].Store(framesPerRow)
+	w.groups.Store(0)
 }
 
 func (w *wiretap) watch() error {
@@ -142,6 +144,9 @@ func (w *wiretap) examine(frame []byte, side int) bool {
 	}
 	w.seen[side]++
 	if side == theirs {
+		if f.Path.Dst.IsMulticast() {
+			w.groups.Add(1)
+		}
 		return true
 	}
 	wrong := ""
