@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -80,11 +81,12 @@ func (w *World) makeCallPlan() {
 	}
 	c.perHost = w.between(1, 2)
 	p.duration = w.delay(5*time.Second, time.Duration(w.pick(20, 60, 200))*time.Second)
-	if w.cfg.Duration > 0 {
-		p.duration = w.cfg.Duration
-	}
 	c.calls = w.pick(10, 40, 150)
 	c.gap = p.duration / time.Duration(w.pick(10, 40, 100))
+	if w.cfg.Duration > 0 {
+		p.duration, c.calls = w.cfg.Duration, math.MaxInt
+		c.gap = max(min(p.duration/100, 2*time.Second), time.Microsecond)
+	}
 	c.think = time.Duration(w.pick(0, 1, 100, 3000, 20000)) * time.Millisecond
 	c.nap = time.Duration(w.pick(0, 10, 1000, 20000, 2000000)) * time.Microsecond
 	c.sameNumbers, c.mixed = w.chance(0.5), w.chance(0.5)
@@ -140,8 +142,8 @@ func (p *callPlan) isBrisk() bool {
 }
 
 func (p *callPlan) String() string {
-	s := fmt.Sprintf(", %d programs a host, up to %d calls, a deed in %v, decisions within %v",
-		p.perHost, p.calls, p.gap.Round(time.Millisecond), p.think)
+	s := fmt.Sprintf(", %d programs a host, a deed in %v, decisions within %v", p.perHost,
+		p.gap.Round(time.Millisecond), p.think)
 	for _, f := range []struct {
 		on   bool
 		name string
