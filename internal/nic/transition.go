@@ -69,17 +69,24 @@ var transitions = map[rdma.QPType]map[edge]rule{
 			optional: aPKey | aPort | aAV | aTimeout | aRetry | aRNR | aRdAtom | aDestRd | rcUpdate,
 		},
 	},
+	// The halves of an XRC connection. What belongs to the other half means nothing, but programs
+	// that treat both like RC bring it along.
 	rdma.QPTypeXRCSend: {
 		{sReset, sInit}: {required: aPKey | aPort | aAccess},
 		{sInit, sInit}:  {optional: aPKey | aPort | aAccess},
-		{sInit, sRTR}:   {required: aAV | aMTU | aDest | aRQPSN, optional: aAlt | aAccess | aPKey},
-		{sRTR, sRTS}: {
-			required: aTimeout | aRetry | aRNR | aSQPSN | aRdAtom, optional: ucUpdate,
+		{sInit, sRTR}: {
+			required: aAV | aMTU | aDest | aRQPSN,
+			optional: aAlt | aAccess | aPKey | aDestRd | aMinRNR,
 		},
-		{sRTS, sRTS}: {optional: ucUpdate},
+		{sRTR, sRTS}: {
+			required: aTimeout | aRetry | aRNR | aSQPSN | aRdAtom, optional: rcUpdate,
+		},
+		{sRTS, sRTS}: {optional: rcUpdate},
 		{sRTS, sSQD}: {optional: aNotify},
-		{sSQD, sRTS}: {optional: ucUpdate},
-		{sSQD, sSQD}: {optional: aPKey | aPort | aAV | aTimeout | aRetry | aRNR | aRdAtom | ucUpdate},
+		{sSQD, sRTS}: {optional: rcUpdate},
+		{sSQD, sSQD}: {
+			optional: aPKey | aPort | aAV | aTimeout | aRetry | aRNR | aRdAtom | aDestRd | rcUpdate,
+		},
 	},
 	rdma.QPTypeXRCRecv: {
 		{sReset, sInit}: {required: aPKey | aPort | aAccess},
@@ -88,11 +95,15 @@ var transitions = map[rdma.QPType]map[edge]rule{
 			required: aAV | aMTU | aDest | aRQPSN | aDestRd | aMinRNR,
 			optional: aAlt | aAccess | aPKey,
 		},
-		{sRTR, sRTS}: {required: aTimeout | aSQPSN, optional: rcUpdate},
+		{sRTR, sRTS}: {
+			required: aTimeout | aSQPSN, optional: aRetry | aRNR | aRdAtom | rcUpdate,
+		},
 		{sRTS, sRTS}: {optional: rcUpdate},
 		{sRTS, sSQD}: {optional: aNotify},
 		{sSQD, sRTS}: {optional: rcUpdate},
-		{sSQD, sSQD}: {optional: aPKey | aPort | aAV | aTimeout | aDestRd | rcUpdate},
+		{sSQD, sSQD}: {
+			optional: aPKey | aPort | aAV | aTimeout | aRetry | aRNR | aRdAtom | aDestRd | rcUpdate,
+		},
 	},
 	rdma.QPTypeUC: {
 		{sReset, sInit}: {required: aPKey | aPort | aAccess},

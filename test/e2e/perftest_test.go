@@ -141,6 +141,7 @@ func (tool perfTool) bandwidthRows(transport string, size int) []perfRow {
 	}
 	if tool.name == "ib_send_bw" && transport == "RC" {
 		add(1000, 1000, "--use-srq", size)
+		add(1000, 1000, "--use_old_post_send", size)
 		add(1000, 1000, "-r 16", size)
 	}
 	return rows
@@ -183,6 +184,27 @@ func TestPerftest(t *testing.T) {
 					t.Run(row.name(), func(t *testing.T) { row.test(t, p) })
 				}
 			}
+		}
+	})
+}
+
+// xrcRows are the programs over XRC, with a shared receive queue at each end.
+var xrcRows = []perfRow{
+	{tool: "ib_send_bw", args: "-c XRC -n 1000", sizes: []int{65536}, iters: 1000},
+	{tool: "ib_send_bw", args: "-c XRC -q 4 -e -n 200", sizes: []int{65536}, iters: 800},
+	{tool: "ib_send_lat", args: "-c XRC -s 64 -I 64 -n 500", sizes: []int{64}, iters: 500},
+	{tool: "ib_write_bw", args: "-c XRC -s 1025 -n 500", sizes: []int{1025}, iters: 500},
+	{tool: "ib_read_bw", args: "-c XRC -n 500", sizes: []int{65536}, iters: 500},
+	{tool: "ib_atomic_bw", args: "-c XRC -n 500", sizes: []int{8}, iters: 500},
+}
+
+func TestPerftest_XRC(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p pair) {
+		for _, row := range xrcRows {
+			t.Run(row.name(), func(t *testing.T) {
+				forgetXRCDomains(t)
+				row.test(t, p)
+			})
 		}
 	})
 }

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -33,7 +35,7 @@ var pingpongRows = []pingpongRow{
 	{tool: "ibv_rc_pingpong", args: "-c -r 16 -n 5000", bytes: 4096, iters: 5000},
 	{tool: "ibv_rc_pingpong", args: "-c -l 3 -n 100", bytes: 4096, iters: 100},
 	{tool: "ibv_rc_pingpong", args: "-N -c", bytes: 4096, iters: 1000},
-	{tool: "ibv_rc_pingpong", args: "-t -n 100", bytes: 4096, iters: 100, unsupported: "timestamp"},
+	{tool: "ibv_rc_pingpong", args: "-t -n 100", bytes: 4096, iters: 100},
 	{tool: "ibv_rc_pingpong", args: "-o -c", bytes: 4096, iters: 1000},
 	{tool: "ibv_rc_pingpong", args: "-o -P -c", bytes: 4096, iters: 1000},
 	{tool: "ibv_rc_pingpong", args: "-O -c", bytes: 4096, iters: 1000},
@@ -88,6 +90,40 @@ func (row pingpongRow) test(t *testing.T, p pair) {
 	for _, side := range []*process{client, server} {
 		row.checkReport(t, side.succeed(t).stdout)
 	}
+}
+
+// TestXSRQPingpong_TwoClients_OneQueue lets two clients exchange messages over XRC with a server
+// that has one shared receive queue.
+func TestXSRQPingpong_TwoClients_OneQueue(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p pair) {
+		forgetXRCDomains(t)
+		port := newPort()
+		args := []string{
+			"ibv_xsrq_pingpong", "-p", strconv.Itoa(port), "-g", "0", "-c", "2", "-m", "1024",
+		}
+		server := p.server.run(t, args...)
+		server.awaitListening(t, port)
+		one := p.client.run(t, append(args, p.address)...)
+		two := p.client.run(t, append(args, p.address)...)
+		for _, side := range []*process{one, two, server} {
+			if out := side.succeed(t).stdout; !strings.Contains(out, "success") {
+				t.Errorf("%s reports no success:\n%s", side.name, out)
+			}
+		}
+	})
+}
+
+// forgetXRCDomains removes the files that programs name their XRC domains by, before and after a
+// test: another user could not open them.
+func forgetXRCDomains(t *testing.T) {
+	forget := func() {
+		names, _ := filepath.Glob("/tmp/xrc_domain*")
+		for _, name := range names {
+			_ = os.Remove(name)
+		}
+	}
+	forget()
+	t.Cleanup(forget)
 }
 
 // checkUnsupported accepts a refusal that names the feature, as on adapters that lack it.
