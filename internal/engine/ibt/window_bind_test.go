@@ -490,3 +490,39 @@ func TestWindow_LateCopyOfRead_AfterRevoke_IsDropped(t *testing.T) {
 		t.Errorf("replies to a new READ: %v", got)
 	}
 }
+
+// TestWindow_Draining_BindWaits: a queue pair in SQD begins nothing, and binds neither.
+func TestWindow_Draining_BindWaits(t *testing.T) {
+	w := newWorld(t, worldConfig{})
+	w.b.bindable(bindAccess)
+	win := w.b.window(rdma.MWType1)
+	a := *w.b.q.Attr()
+	w.b.q.Modify(w.now, &a, rdma.QPAttrState, rdma.QPStateSQD)
+	w.b.post(w.now, w.b.bind(1, win, 0, 64, rdma.AccessRemoteWrite))
+	w.run(time.Millisecond)
+	if win.IsBound() || w.b.q.IsDraining() || len(w.b.sends.take()) != 0 {
+		t.Fatal("a draining queue pair binds")
+	}
+	w.b.q.Modify(w.now, &a, rdma.QPAttrState, rdma.QPStateRTS)
+	w.run(time.Millisecond)
+	wantStatus(t, w.b.sends.take(), rdma.WCSuccess)
+	if !win.IsBound() {
+		t.Error("not bound after the drain")
+	}
+}
+
+// TestWindow_Error_BindIsFlushed: what is posted in error does nothing.
+func TestWindow_Error_BindIsFlushed(t *testing.T) {
+	w := newWorld(t, worldConfig{})
+	w.b.bindable(bindAccess)
+	win := w.b.window(rdma.MWType2)
+	a := *w.b.q.Attr()
+	w.b.q.Modify(w.now, &a, rdma.QPAttrState, rdma.QPStateError)
+	w.b.post(w.now, w.b.bind(1, win, 0, 64, rdma.AccessRemoteWrite))
+	w.run(time.Millisecond)
+	got := w.b.sends.take()
+	wantStatus(t, got, rdma.WCWRFlushErr)
+	if rdma.WCOpcode(got[0].Opcode) != rdma.WCOpBindMW || win.IsBound() {
+		t.Errorf("completion %+v, bound %v", got[0], win.IsBound())
+	}
+}
