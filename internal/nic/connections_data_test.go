@@ -236,6 +236,35 @@ func TestConnections_VendorOptions_AreCarried(t *testing.T) {
 	}
 }
 
+// A message that gets lost is no more than a hiccup, though a peer may take 4.3 s to answer one.
+func TestConnections_EachMessageLostOnce_CostsAMoment(t *testing.T) {
+	f := newFabric(t, 2)
+	a, b := f.hosts[0], f.hosts[1]
+	b.listen(spaceTCP, "0.0.0.0", 7471, 0)
+	lost := map[uint8]bool{}
+	f.loses = func(_ *station, p *ibt.Packet) bool {
+		const attribute = 17 // its low byte in the header of a MAD
+		kind := p.Payload[attribute]
+		was := lost[kind]
+		lost[kind] = true
+		return !was
+	}
+	begin := f.now
+	id, _ := a.connect(b, "10.0.0.2", 7471)
+	if d := f.now.Sub(begin); d > time.Second {
+		t.Errorf("connected after %v", d)
+	}
+	begin = f.now
+	a.granted(a.s.Disconnect(f.now, id))
+	a.expect(eventDisconnected, id)
+	if d := f.now.Sub(begin); d > time.Second {
+		t.Errorf("disconnected after %v", d)
+	}
+	if len(lost) < 5 {
+		t.Errorf("lost are only %v", lost)
+	}
+}
+
 // setMTU gives the station's port another MTU.
 func (h *station) setMTU(mtu rdma.MTU) {
 	p := h.n.port.Port
