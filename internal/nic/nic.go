@@ -17,7 +17,8 @@ type Config struct {
 	Name     string    // device name, such as rnic0
 	NodeGUID rdma.GUID // never 0
 	Version  string    // shown as firmware version
-	// Secret decides keys, first QPN and jitter; the same secret and calls repeat exactly.
+	// Secret decides keys, first QPN and the first sequence numbers of connections; the same secret
+	// and calls repeat exactly.
 	Secret uint64
 	// Client bounds what each application may have; fields that are 0 stand for the defaults.
 	Client limits.Client

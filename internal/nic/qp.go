@@ -181,7 +181,7 @@ func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Share
 	cfg := ibt.Config{
 		Host: q, Type: rdma.QPType(req.Type), QPN: n.newQPN(), PD: mem.PD(req.PD),
 		MaxSGE: rsp.MaxSendSGE, MaxInline: rsp.MaxInline,
-		SignalAll: req.SignalAll != 0, Seed: n.random(), Scratch: n.scratch,
+		SignalAll: req.SignalAll != 0, Scratch: n.scratch,
 	}
 	if x := c.xrcds[req.XRCD]; x != nil {
 		q.domain, cfg.Domain = x.domain, x.domain

@@ -148,7 +148,7 @@ func newNode(t testing.TB, c nodeConfig) *node {
 	n.q = New(Config{
 		Host: n, Type: c.qpType, QPN: c.qpn, PD: testPD, SQ: sq,
 		RQ: NewReceiveQueue(rq, testSGEs, c.shared), SendCQ: &n.sends, RecvCQ: &n.recvs,
-		MaxSGE: testSGEs, MaxInline: inlineMx, SignalAll: c.all, Seed: 1,
+		MaxSGE: testSGEs, MaxInline: inlineMx, SignalAll: c.all,
 	})
 	return n
 }

@@ -95,8 +95,6 @@ type Config struct {
 	MaxSGE    uint32 // of the send queue
 	MaxInline uint32
 	SignalAll bool
-	// Seed decides whatever the standard leaves open (jitter); the QP has no other randomness.
-	Seed uint64
 	// Scratch is shared by the QPs of a lane.
 	Scratch *Scratch
 }
