@@ -88,6 +88,14 @@ func TestPoll_FailedRequest_E08_E09_CarriesItsCause(t *testing.T) {
 	if wcs[2].Cause() != nil || (&WC{}).Cause() != nil {
 		t.Error("a cause that is none")
 	}
+	event := Event{Type: EventQPAccessErr, QP: qp}
+	if event.Cause() == nil || !strings.Contains(event.String(), "wr_id 42") {
+		t.Errorf("the event %v", event)
+	}
+	event.Type = EventCommEst
+	if event.Cause() != nil || strings.Contains(event.String(), "wr_id") {
+		t.Errorf("the event %v", event)
+	}
 	if c := qp.Cause(); c == nil || c.ID != 42 || len(c.Chain()) < 3 {
 		t.Errorf("the queue pair's %v", c)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strings"
 )
 
 // Event is an asynchronous event of a context. What it is about is in one of QP, CQ, SRQ and
@@ -18,10 +19,27 @@ type Event struct {
 	Port uint32
 }
 
+// Cause returns why the queue pair of an event about an error is in error, or nil. The peer's
+// forbidden requests are told by events alone: no completion has them.
+func (e Event) Cause() *Cause {
+	switch e.Type {
+	case EventQPFatal, EventQPReqErr, EventQPAccessErr:
+		if e.QP != nil {
+			return e.QP.Cause()
+		}
+	default:
+	}
+	return nil
+}
+
 func (e Event) String() string {
 	switch {
 	case e.QP != nil:
-		return fmt.Sprintf("%v on QP %v", e.Type, e.QP.QPN())
+		text := fmt.Sprintf("%v on QP %v", e.Type, e.QP.QPN())
+		if c := e.Cause(); c != nil {
+			text += ": " + strings.Join(c.chain, "; ")
+		}
+		return text
 	case e.Port != 0:
 		return fmt.Sprintf("%v on port %d", e.Type, e.Port)
 	}
