@@ -9,6 +9,8 @@
 #include "queue.h"
 
 #define POST_BIT(opcode) (1u << (opcode))
+/* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, which older headers lack. */
+#define POST_ACCESS_FLUSH (3u << 8)
 
 bool post_opcode_is_allowed(enum ibv_qp_type type, unsigned int opcode)
 {
@@ -105,7 +107,7 @@ int post_bind_check(const struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_
 	const unsigned int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 				   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
 				   IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
-				   IBV_ACCESS_OPTIONAL_RANGE;
+				   POST_ACCESS_FLUSH | IBV_ACCESS_OPTIONAL_RANGE;
 
 	if (!mw || (mw->rkey ^ rkey) >> 8 || (info->mw_access_flags & ~known))
 		return EINVAL;

@@ -117,7 +117,10 @@ func (t *Table) checkBinding(w *Window, who Accessor, b *Binding) (*Region, Faul
 		return nil, FaultNone
 	}
 	r := t.Find(b.Region)
-	const writing = rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
+	const (
+		writing  = rdma.AccessRemoteWrite | rdma.AccessRemoteAtomic
+		flushing = rdma.AccessFlushGlobal | rdma.AccessFlushPersist
+	)
 	switch {
 	case r == nil || r.kind == KindNull:
 		return nil, FaultKey
@@ -125,6 +128,7 @@ func (t *Table) checkBinding(w *Window, who Accessor, b *Binding) (*Region, Faul
 		return nil, FaultPD
 	case !r.Access.Has(rdma.AccessMWBind), // C10-73
 		r.Access.Has(rdma.AccessZeroBased),
+		b.Access&flushing&^r.Access != 0,                              // what the memory is, no window can change
 		b.Access&writing != 0 && !r.Access.Has(rdma.AccessLocalWrite): // C10-74
 		return nil, FaultRights
 	case !r.contains(b.Addr, b.Length): // C10-75

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -43,6 +44,57 @@ func TestCapabilities_T16_AgreeWithOperations(t *testing.T) {
 		if refused == announced {
 			t.Errorf("%s: announced %v, yet status %v", c.name, announced,
 				rdma.WCStatus(done[0].Status))
+		}
+	}
+}
+
+// onDemandOps are what a queue pair can do with memory that is paged on demand, by the bits that
+// announce it.
+//
+//tidy:table
+var onDemandOps = []struct {
+	cap uint32
+	wqe abi.SendWQE
+	n   uint32 // bytes of this side
+}{
+	{odpSend | odpRecv, abi.SendWQE{Opcode: uint8(rdma.WRSend)}, 16},
+	{odpWrite, abi.SendWQE{Opcode: uint8(rdma.WRWrite)}, 16},
+	{odpRead, abi.SendWQE{Opcode: uint8(rdma.WRRead)}, 16},
+	{odpAtomic, abi.SendWQE{Opcode: uint8(rdma.WRFetchAdd), CompareAdd: 1}, 8},
+	{odpFlush, abi.SendWQE{Opcode: uint8(rdma.WRFlush), CompareAdd: 1, Swap: 16}, 0},
+	{odpStore, abi.SendWQE{Opcode: uint8(rdma.WRAtomicWrite)}, 8},
+}
+
+// What is announced for memory paged on demand works, on both sides.
+func TestCapabilities_T16_OnDemandPaging_AgreesWithOperations(t *testing.T) {
+	const addr = 0x7000
+	for _, c := range onDemandOps {
+		b := newBench(t)
+		space := &elsewhere{map[uint64]byte{}}
+		space.put(addr, 64)
+		b.c.cfg.Space = space
+		a, z, cq := pairRC(b)
+		mr, r := b.c.RegMR(&abi.RegMRReq{
+			PD: b.pd, Addr: addr, Length: 64, IOVA: addr,
+			Access: uint32(everyRight | rdma.AccessFlushGlobal | rdma.AccessOnDemand),
+		}, []mem.Segment{{Addr: addr, Length: 64}})
+		b.granted(r)
+		z.recv(9, abi.SGE{Addr: addr + 32, Length: 16, LKey: mr.LKey})
+		w := c.wqe
+		w.WRID, w.Flags, w.RemoteAddr, w.RKey = 1, uint8(rdma.SendSignaled), addr, mr.RKey
+		var list []abi.SGE
+		if c.n > 0 {
+			list = []abi.SGE{{Addr: addr + 16, Length: c.n, LKey: mr.LKey}}
+		}
+		a.send(w, list...)
+		b.run(second)
+		done := cq.poll()
+		works := len(done) > 0
+		for i := range done {
+			works = works && rdma.WCStatus(done[i].Status) == rdma.WCSuccess
+		}
+		if announced := b.c.DeviceAttr().ODPCapsRC&c.cap == c.cap; announced != works {
+			t.Errorf("opcode %d: announced %v, completions %+v", c.wqe.Opcode, announced, done)
 		}
 	}
 }

@@ -31,9 +31,11 @@ const (
 	odpRead     = 1 << 3
 	odpAtomic   = 1 << 4
 	odpSRQRecv  = 1 << 5
+	odpFlush    = 1 << 6
+	odpStore    = 1 << 7 // IBV_ODP_SUPPORT_ATOMIC_WRITE
 	odpUD       = odpSend | odpRecv | odpSRQRecv
 	odpUC       = odpUD | odpWrite
-	odpRC       = odpUC | odpRead | odpAtomic
+	odpRC       = odpUC | odpRead | odpAtomic | odpFlush | odpStore
 )
 
 // setMemoryAttr fills what ibv_query_device_ex reports about memory.

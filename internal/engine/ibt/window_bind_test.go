@@ -161,6 +161,10 @@ var bindRules = map[string]bindRule{
 		region: rdma.AccessMWBind, typ: rdma.MWType1, access: rdma.AccessRemoteAtomic,
 		fault: mem.FaultRights,
 	},
+	"flush that the memory has not": {
+		region: bindAccess, typ: rdma.MWType2, access: rdma.AccessFlushPersist,
+		fault: mem.FaultRights,
+	},
 	"unknown access": {
 		region: allBindAccess, typ: rdma.MWType2, access: rdma.AccessOnDemand, fault: mem.FaultWindow,
 	},
