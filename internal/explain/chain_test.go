@@ -82,7 +82,12 @@ func TestConnectionFailure_Events_TellReasonOrErrno(t *testing.T) {
 		{1, -4000, []string{"errno 4000"}},
 		{8, 999, []string{"status 999"}},
 		{10, -int32(syscall.ETIMEDOUT), []string{"disconnected", "ETIMEDOUT"}},
-		{10, 0, nil}, {9, 0, nil}, {0, 0, nil}, {15, 0, nil}, {14, 0, nil}, {99, 0, nil},
+		{10, 0, nil},
+		{9, 0, nil},
+		{0, 0, nil},
+		{15, 0, nil},
+		{14, 0, nil},
+		{99, 0, nil},
 	} {
 		chain := ConnectionFailure(tc.event, tc.status, "somebody")
 		if (chain == nil) != (tc.want == nil) {
