@@ -3,7 +3,8 @@ package abi
 import "encoding/binary"
 
 // What the NIC and an application leave for each other in the header of a queue pair's memfd,
-// behind the indices: why things failed. Neither is on the path of what goes well.
+// behind the indices: why things failed (ADR 0019). Neither is on the path of what goes
+// well.
 const (
 	// OffQPCause is a Cause, written by the NIC before the completion that it explains. Its Number
 	// is written last, and 0 while the rest changes, so that a reader who finds the same number
