@@ -20,6 +20,7 @@ const (
 	FeatureAtomics      Feature = "atomic operations"
 	FeatureMappedMemory Feature = "memory that the NIC maps"
 	FeatureSRQ          Feature = "shared receive queues"
+	FeatureWindows      Feature = "memory windows" // then ends are Windows
 )
 
 // Link describes a pair to connect. Zero values are the defaults of verbs.ConnectConfig and
@@ -84,6 +85,19 @@ type End interface {
 	Aim(wr *verbs.SendWR)
 	// Event returns the next asynchronous event about this queue pair, waiting for it.
 	Event(t *testing.T) verbs.EventType
+}
+
+// Windows is an end that has memory windows.
+type Windows interface {
+	Window(t *testing.T, typ verbs.MWType) Window
+}
+
+// Window is a memory window of an end.
+type Window interface {
+	// Bind returns the signaled work request that binds the window to n bytes at off of a region,
+	// or with n 0 unbinds it. RKey is its key once that was posted.
+	Bind(r Region, off, n int, access verbs.Access) verbs.SendWR
+	RKey() verbs.Key
 }
 
 // Region is registered memory of an end.

@@ -269,3 +269,31 @@ func (r *goRegion) Close(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// goWindow implements Window.
+type goWindow struct {
+	mw *verbs.MW
+}
+
+// Window implements Windows.
+func (e *goEnd) Window(t *testing.T, typ verbs.MWType) Window {
+	t.Helper()
+	w, err := e.side.pd.AllocWindow(typ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, w)
+	return &goWindow{mw: w}
+}
+
+// Bind implements Window.
+func (w *goWindow) Bind(r Region, off, n int, access verbs.Access) verbs.SendWR {
+	b := &verbs.Bind{Window: w.mw, Length: uint64(n), Access: access}
+	if n > 0 {
+		b.Region, b.Addr = r.(*goRegion).mr, r.Addr()+uint64(off)
+	}
+	return verbs.SendWR{Opcode: verbs.WRBindMW, Flags: verbs.SendSignaled, Bind: b}
+}
+
+// RKey implements Window.
+func (w *goWindow) RKey() verbs.Key { return w.mw.RKey() }

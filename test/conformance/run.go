@@ -20,6 +20,7 @@ func Run(t *testing.T, f Fabric) {
 		t.Run("Unsignaled", func(t *testing.T) { runUnsignaled(t, f) })
 		t.Run("Rejected", func(t *testing.T) { runRejected(t, f) })
 		t.Run("Events", func(t *testing.T) { runEvents(t, f) })
+		t.Run("Windows", func(t *testing.T) { runWindows(t, f) })
 		t.Run("SharedReceives", func(t *testing.T) { runShared(t, f) })
 	})
 	t.Run("UC", func(t *testing.T) {
