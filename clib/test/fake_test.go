@@ -471,16 +471,19 @@ func (c *fakeConn) executeObject(m *ctl.Message) ctl.Message {
 		c.groups[req] = !c.groups[req]
 		return ctl.Message{}
 	case abi.OpWaits:
-		req := decode[abi.WaitsReq](c, m)
-		c.nic.waits = append(c.nic.waits, fmt.Sprintf("%s waits for %s of %s (%d)",
-			text(req.Call[:]), text(req.Ack[:]), text(req.Event[:]), req.Count))
-		return ctl.Message{}
+		return c.noteWait(decode[abi.WaitsReq](c, m))
 	case abi.OpDeallocPD, abi.OpDeregMR, abi.OpDestroyAH, abi.OpDestroyCQ, abi.OpDestroySRQ,
 		abi.OpDestroyCompChannel:
 		decode[abi.HandleMsg](c, m)
 		return ctl.Message{}
 	}
 	return c.executeCM(m)
+}
+
+func (c *fakeConn) noteWait(req abi.WaitsReq) ctl.Message {
+	c.nic.waits = append(c.nic.waits, fmt.Sprintf("%s waits for %s of %s (%d)",
+		text(req.Call[:]), text(req.Ack[:]), text(req.Event[:]), req.Count))
+	return ctl.Message{}
 }
 
 // text is what a field holds before its padding.

@@ -91,8 +91,8 @@ func (b *board) nameAnswer(from *host, m *mad.REP) {
 	}
 }
 
-// heardBy notes what gives a connection more time: a peer that asks for it, or that refuses the path
-// MTU and is asked again.
+// heardBy notes what gives a connection more time: a peer that asks for it, or that refuses the
+// path MTU and is asked again.
 func (b *board) heardBy(to *host, text body) {
 	var id mad.CommID
 	var wait time.Duration

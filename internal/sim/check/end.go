@@ -58,8 +58,8 @@ var endNames = [...]string{
 
 func (s EndState) String() string { return endNames[s] }
 
-// step is an event in a state.
-type step struct {
+// endStep is an event in a state.
+type endStep struct {
 	at    EndState
 	event CMEvent
 }
@@ -69,7 +69,7 @@ type step struct {
 // ends by one event alone.
 //
 //tidy:table
-var endSteps = map[step]EndState{
+var endSteps = map[endStep]EndState{
 	{EndResolving, AddrResolved}: EndResolved,
 	{EndResolving, AddrError}:    EndIdle,
 	{EndRouting, RouteResolved}:  EndRouted,
@@ -114,7 +114,7 @@ func (e *End) Move(to EndState) {
 
 // Take judges an event. It returns false for one that may not come.
 func (e *End) Take(event CMEvent, status int32) bool {
-	to, legal := endSteps[step{e.state, event}]
+	to, legal := endSteps[endStep{e.state, event}]
 	if !legal {
 		e.Court.Failf("%s: event %d (status %d) comes when the end is %v", e.Name, event, status, e.state)
 		return false
