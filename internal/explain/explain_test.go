@@ -245,6 +245,27 @@ func TestFind_BareNumber_TellsAllFamilies(t *testing.T) {
 	}
 }
 
+func TestFind_LineOfALog_TellsEventAndStatus(t *testing.T) {
+	for line, want := range map[string][]string{
+		"cma event RDMA_CM_EVENT_REJECTED, error 8": {
+			"RDMA_CM_EVENT_REJECTED", "IB_CM_REJ_INVALID_SERVICE_ID",
+		},
+		"event RDMA_CM_EVENT_UNREACHABLE, status -110": {"RDMA_CM_EVENT_UNREACHABLE", "ETIMEDOUT"},
+		"Got completion from peer 10.0.0.1 with error 12, opcode 0, len 0, vendor err 129": {
+			"IBV_WC_RETRY_EXC_ERR",
+		},
+		"Transport retry count exceeded on mlx5_0:1/RoCE (synd 0x15 vend 0x81 hw_synd 0/0)": {
+			"IBV_WC_RETRY_EXC_ERR",
+		},
+		"Failed to modify QP to RTR: Invalid argument": {"EINVAL"},
+		"Failed status 10: wr_id 0 syndrom 0x88":       {"IBV_WC_REM_ACCESS_ERR"},
+	} {
+		if got := namesOf(Find(line)); !slices.Equal(got, want) {
+			t.Errorf("%q finds %v, want %v", line, got, want)
+		}
+	}
+}
+
 func TestFind_Verb_TellsItsErrnosAndCauses(t *testing.T) {
 	found := Find("ibv_modify_qp EINVAL")
 	if len(found) != 1 || found[0].Name != "EINVAL" || len(found[0].Causes) != 1 ||

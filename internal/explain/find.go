@@ -44,7 +44,7 @@ func Find(query string) []Entry {
 		}
 	}
 	if found := findInSentence(wanted); len(found) > 0 {
-		return found
+		return append(found, statusOf(&found[0], wanted)...)
 	}
 	return findPair(wanted)
 }
@@ -109,6 +109,27 @@ func findNames(wanted string) (equal, within []Entry) {
 		}
 	}
 	return equal, within
+}
+
+// statusOf finds what the status of a connection event means that a line of a log tells with it,
+// such as "RDMA_CM_EVENT_REJECTED, error 8".
+func statusOf(e *Entry, text string) []Entry {
+	fields := strings.Fields(text)
+	for i := range len(fields) - 1 {
+		isStatus := slices.Contains([]string{"error", "status", "reason", "errno"}, fields[i])
+		n, err := strconv.ParseUint(fields[i+1], 0, 32)
+		if e.Kind != KindCMEvent || !isStatus || err != nil {
+			continue
+		}
+		kind := KindErrno
+		if e.Code == cmEventRejected {
+			kind = KindReject
+		}
+		if why, ok := Of(kind, uint32(n)); ok {
+			return []Entry{why}
+		}
+	}
+	return nil
 }
 
 // findPair finds a family and a number side by side in a longer text, such as "status 12".
