@@ -27,7 +27,8 @@ var guestPrograms = []string{
 	"ib_send_bw", "ib_send_lat", "ib_write_bw", "ib_write_lat", "ib_read_bw", "ib_read_lat",
 	"ib_atomic_bw", "ib_atomic_lat", "ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong",
 	"ibv_ud_pingpong", "ibv_srq_pingpong", "rping", "ucmatose", "udaddy", "mckey", "cmtime",
-	"rdma_server", "rdma_client", "rdma_xserver", "rdma_xclient",
+	"rdma_server", "rdma_client", "rdma_xserver", "rdma_xclient", "rstream", "riostream", "udpong",
+	"rcopy",
 }
 
 // threadLibrary is what the C library loads when a program cancels a thread, as rping does.
