@@ -216,6 +216,10 @@ static int ctl_conn_connect(struct ctl_conn *conn)
 	conn->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (conn->fd < 0)
 		return errno;
+	/* A name of its own, by which the NIC knows it should it come back as ibv_import_device's. */
+	if (bind(conn->fd, (struct sockaddr *)&(struct sockaddr_un){.sun_family = AF_UNIX},
+		 sizeof(sa_family_t)) != 0)
+		rnic_log("a control connection without a name: %s", strerror(errno));
 	while (connect(conn->fd, (struct sockaddr *)&addr, sizeof(addr)) != 0) {
 		if (errno == EINTR)
 			continue;

@@ -108,6 +108,10 @@
 #define RNIC_OP_OPEN_XRCD 0x48u
 #define RNIC_OP_CLOSE_XRCD 0x49u
 #define RNIC_OP_OPEN_QP 0x4au
+#define RNIC_OP_IMPORT_CONTEXT 0x4bu
+#define RNIC_OP_IMPORT_PD 0x4cu
+#define RNIC_OP_IMPORT_MR 0x4du
+#define RNIC_OP_IMPORT_DM 0x4eu
 #define RNIC_XRCD_CREATE 0x1u
 #define RNIC_XRCD_EXCLUSIVE 0x2u
 
@@ -931,6 +935,30 @@ static_assert(offsetof(struct rnic_open_qp_req, xrcd) == 0, "rnic_open_qp_req.xr
 static_assert(offsetof(struct rnic_open_qp_req, qpn) == 4, "rnic_open_qp_req.qpn");
 static_assert(offsetof(struct rnic_open_qp_req, type) == 8, "rnic_open_qp_req.type");
 static_assert(offsetof(struct rnic_open_qp_req, reserved) == 12, "rnic_open_qp_req.reserved");
+
+struct rnic_import_mr_req {
+	uint32_t pd;
+	uint32_t handle;
+};
+static_assert(sizeof(struct rnic_import_mr_req) == 8, "rnic_import_mr_req");
+static_assert(offsetof(struct rnic_import_mr_req, pd) == 0, "rnic_import_mr_req.pd");
+static_assert(offsetof(struct rnic_import_mr_req, handle) == 4, "rnic_import_mr_req.handle");
+
+struct rnic_import_mr_rsp {
+	uint32_t handle;
+	uint32_t lkey;
+	uint32_t rkey;
+	uint32_t reserved;
+	uint64_t length;
+	uint64_t iova;
+};
+static_assert(sizeof(struct rnic_import_mr_rsp) == 32, "rnic_import_mr_rsp");
+static_assert(offsetof(struct rnic_import_mr_rsp, handle) == 0, "rnic_import_mr_rsp.handle");
+static_assert(offsetof(struct rnic_import_mr_rsp, lkey) == 4, "rnic_import_mr_rsp.lkey");
+static_assert(offsetof(struct rnic_import_mr_rsp, rkey) == 8, "rnic_import_mr_rsp.rkey");
+static_assert(offsetof(struct rnic_import_mr_rsp, reserved) == 12, "rnic_import_mr_rsp.reserved");
+static_assert(offsetof(struct rnic_import_mr_rsp, length) == 16, "rnic_import_mr_rsp.length");
+static_assert(offsetof(struct rnic_import_mr_rsp, iova) == 24, "rnic_import_mr_rsp.iova");
 
 struct rnic_status_rsp {
 	uint32_t bytes;

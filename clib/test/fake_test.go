@@ -440,10 +440,7 @@ func (c *fakeConn) executeObject(m *ctl.Message) ctl.Message {
 	case abi.OpResizeCQ:
 		return c.resizeCQ(decode[abi.ResizeCQReq](c, m))
 	case abi.OpModifyCQ:
-		if decode[abi.ModifyCQReq](c, m).PeriodMicroseconds == 0 {
-			return refuse(syscall.EINVAL, "no period")
-		}
-		return ctl.Message{}
+		return modifyCQ(decode[abi.ModifyCQReq](c, m))
 	case abi.OpOpenXRCD, abi.OpOpenQP, abi.OpAllocMW:
 		return refuse(syscall.EOPNOTSUPP, "neither XRC nor windows here")
 	case abi.OpCreateQP:
@@ -506,6 +503,13 @@ func (c *fakeConn) createCQ(req abi.CreateCQReq) ctl.Message {
 	rsp := body(abi.CreateCQRsp{Handle: q.handle, Entries: geo.Entries})
 	rsp.FDs = []int{fd}
 	return rsp
+}
+
+func modifyCQ(req abi.ModifyCQReq) ctl.Message {
+	if req.PeriodMicroseconds == 0 {
+		return refuse(syscall.EINVAL, "no period")
+	}
+	return ctl.Message{}
 }
 
 func (c *fakeConn) resizeCQ(req abi.ResizeCQReq) ctl.Message {

@@ -122,6 +122,9 @@ static void ctx_fork_child(void)
 		close(ctx->ctl.fd);
 		close(ctx->kick_fd);
 		close(context->async_fd);
+		if (ctx->imported_fd >= 0)
+			close(ctx->imported_fd);
+		ctx->imported_fd = -1;
 		ctx->ctl.fd = ctx->kick_fd = context->cmd_fd = context->async_fd = -1;
 		for (struct rnic_channel *c = ctx->channels; c; c = c->next) {
 			close(c->base.fd); /* its events are the parent's */
@@ -267,6 +270,8 @@ static void ctx_free(struct rnic_context *ctx)
 		close(ctx->kick_fd);
 	if (ctx->vctx.context.async_fd >= 0)
 		close(ctx->vctx.context.async_fd);
+	if (ctx->imported_fd >= 0)
+		close(ctx->imported_fd);
 	ctl_conn_close(&ctx->ctl);
 	device_drop(ctx->device);
 	free(ctx);
@@ -287,7 +292,7 @@ VERBS_API struct ibv_context *ibv_open_device(struct ibv_device *device)
 	}
 	ctx->device = device_of(device);
 	device_hold(ctx->device);
-	ctx->kick_fd = ctx->vctx.context.async_fd = -1;
+	ctx->kick_fd = ctx->vctx.context.async_fd = ctx->imported_fd = -1;
 	error = ctx_attach(ctx, lane_fd);
 	if (error) {
 		ctx_free(ctx);

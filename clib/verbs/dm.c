@@ -111,6 +111,15 @@ static int dm_request(struct rnic_dm *dm, const struct rnic_alloc_dm_req *req)
 	return error;
 }
 
+void dm_fill(struct rnic_dm *dm, struct ibv_context *context, size_t length)
+{
+	dm->base.context = context;
+	dm->base.memcpy_to_dm = dm_copy_in;
+	dm->base.memcpy_from_dm = dm_copy_out;
+	dm->base.comp_mask = IBV_DM_MASK_HANDLE;
+	dm->length = length;
+}
+
 struct ibv_dm *dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_attr *attr)
 {
 	struct rnic_dm *dm = calloc(1, sizeof(*dm));
@@ -119,11 +128,7 @@ struct ibv_dm *dm_alloc(struct ibv_context *context, struct ibv_alloc_dm_attr *a
 
 	if (!dm)
 		return NULL;
-	dm->base.context = context;
-	dm->base.memcpy_to_dm = dm_copy_in;
-	dm->base.memcpy_from_dm = dm_copy_out;
-	dm->base.comp_mask = IBV_DM_MASK_HANDLE;
-	dm->length = attr->length;
+	dm_fill(dm, context, attr->length);
 	if (attr->comp_mask == 0)
 		error = dm_connect(dm);
 	if (!error)

@@ -5,7 +5,7 @@
 
 #include "mem.h"
 
-enum mr_kind { MR_MEMORY, MR_NULL, MR_DEVICE };
+enum mr_kind { MR_MEMORY, MR_NULL, MR_DEVICE, MR_IMPORTED };
 
 struct rnic_mr {
 	struct ibv_mr base;
@@ -26,6 +26,9 @@ struct rnic_dm {
 	struct ctl_conn *own;
 	pid_t owner;
 };
+
+/* Gives device memory its functions. */
+void dm_fill(struct rnic_dm *dm, struct ibv_context *context, size_t length);
 
 static inline struct rnic_mr *mr_of(struct ibv_mr *mr)
 {

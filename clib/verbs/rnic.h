@@ -68,6 +68,7 @@ struct rnic_context {
 	unsigned char *doorbell;
 	const unsigned char *lane;
 	int kick_fd;
+	int imported_fd; /* cmd_fd of the context that this one imports from, or −1 */
 	atomic_bool fatal_told; /* the application got IBV_EVENT_DEVICE_FATAL */
 	bool inherited;         /* this process is a child of the one that opened it */
 	pthread_mutex_t objects_lock;

@@ -26,6 +26,8 @@ var opNames = map[Op]string{
 	OpFreeDM: "FREE_DM", OpRegDeviceMR: "REG_DEVICE_MR",
 	OpDetachMulticast: "DETACH_MULTICAST", OpResizeCQ: "RESIZE_CQ", OpModifyCQ: "MODIFY_CQ",
 	OpOpenXRCD: "OPEN_XRCD", OpCloseXRCD: "CLOSE_XRCD", OpOpenQP: "OPEN_QP",
+	OpImportContext: "IMPORT_CONTEXT", OpImportPD: "IMPORT_PD", OpImportMR: "IMPORT_MR",
+	OpImportDM: "IMPORT_DM",
 }
 
 func (o Op) String() string {

@@ -52,3 +52,27 @@ type OpenQPReq struct {
 	Type     uint32 // enum ibv_qp_type
 	Reserved uint32
 }
+
+// Control requests about objects of another context, of this process or another.
+const (
+	OpImportContext Op = 75 // with the other context's command descriptor; then the others may follow
+	OpImportPD      Op = 76 // HandleMsg; reply HandleMsg
+	OpImportMR      Op = 77 // ImportMRReq; reply ImportMRRsp
+	OpImportDM      Op = 78 // HandleMsg; reply AllocDMRsp with the memfd
+)
+
+// ImportMRReq asks for the keys of a region in a protection domain that was imported.
+type ImportMRReq struct {
+	PD     uint32
+	Handle uint32
+}
+
+// ImportMRRsp describes the region.
+type ImportMRRsp struct {
+	Handle   uint32
+	LKey     uint32
+	RKey     uint32
+	Reserved uint32
+	Length   uint64
+	IOVA     uint64
+}

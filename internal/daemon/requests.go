@@ -61,13 +61,23 @@ var contextOps = map[abi.Op]handler{
 	abi.OpDeallocMW: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
 		return nil, s.context.DeallocMW(req.Handle)
 	}),
-	abi.OpAllocDM: queueCommand(func(s *session, req *abi.AllocDMReq, _ clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
-		rsp, shared, r := s.context.AllocDM(req)
-		return ctl.Bytes(&rsp), shared, r
-	}),
+	abi.OpAllocDM: (*session).allocDM,
 	abi.OpFreeDM: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
-		return nil, s.context.FreeDM(req.Handle)
+		r := s.context.FreeDM(req.Handle)
+		if r == nil {
+			s.forgetDM(req.Handle)
+		}
+		return nil, r
 	}),
+	abi.OpImportContext: (*session).importContext,
+	abi.OpImportPD: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
+		return handle(s.context.ImportPD(req.Handle))
+	}),
+	abi.OpImportMR: command(func(s *session, req *abi.ImportMRReq, _ clock.Time) ([]byte, *rdma.Refusal) {
+		rsp, r := s.context.ImportMR(req)
+		return ctl.Bytes(&rsp), r
+	}),
+	abi.OpImportDM: (*session).importDM,
 	abi.OpRegDeviceMR: command(func(s *session, req *abi.RegDeviceMRReq, _ clock.Time) ([]byte, *rdma.Refusal) {
 		rsp, r := s.context.RegDM(req)
 		return ctl.Bytes(&rsp), r

@@ -39,6 +39,8 @@ type session struct {
 	name   string // of the program, printable
 	pidfd  int    // −1 where the process is not watched
 	greet  bool   // hello was said
+	// peerName is what the program's end of the connection is bound to; see importContext.
+	peerName string
 	// connects says that this connection is for connection management.
 	connects bool
 
@@ -58,6 +60,7 @@ type session struct {
 	queues   map[*queueMemory]struct{}
 	mapped   map[uint32][]mem.Segment // by region
 	evicted  bool                     // see survive
+	dmFDs    map[uint32]int           // of device memory, for who imports it
 	cm       cmState
 }
 
@@ -67,10 +70,10 @@ func newSession(d *Daemon, conn *ctl.Conn) (*session, error) {
 		return nil, err
 	}
 	s := &session{
-		daemon: d, conn: conn, peer: peer, pidfd: -1, kick: -1,
+		daemon: d, conn: conn, peer: peer, pidfd: -1, kick: -1, peerName: conn.PeerName(),
 		maps:     newForeignMaps(d.lane.budget),
 		channels: map[uint32]*outbox{}, queues: map[*queueMemory]struct{}{},
-		mapped: map[uint32][]mem.Segment{},
+		mapped: map[uint32][]mem.Segment{}, dmFDs: map[uint32]int{},
 	}
 	if peer.PID != d.pid {
 		s.pidfd, err = conn.PeerPidFD()
@@ -269,6 +272,9 @@ func (s *session) closeContext(now clock.Time) {
 	s.async.close()
 	l.dropWatch(s.kick)
 	_ = unix.Close(s.kick)
+	for h := range s.dmFDs {
+		s.forgetDM(h)
+	}
 	clear(s.channels)
 	clear(s.mapped)
 }

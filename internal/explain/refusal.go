@@ -45,6 +45,8 @@ var verbs = map[abi.Op]string{
 	abi.OpRegDeviceMR: "ibv_reg_dm_mr", abi.OpResizeCQ: "ibv_resize_cq",
 	abi.OpModifyCQ: "ibv_modify_cq", abi.OpOpenXRCD: "ibv_open_xrcd",
 	abi.OpCloseXRCD: "ibv_close_xrcd", abi.OpOpenQP: "ibv_open_qp",
+	abi.OpImportContext: "ibv_import_device", abi.OpImportPD: "ibv_import_pd",
+	abi.OpImportMR: "ibv_import_mr", abi.OpImportDM: "ibv_import_dm",
 }
 
 // Verb is the name under which programs call a request.

@@ -186,6 +186,18 @@ func (w *Window) check(who Accessor, addr, n uint64, want rdma.Access) (*Region,
 	return w.region, w.start + off, FaultNone
 }
 
+// UnbindFrom unbinds every window that is bound to a region whose owner vanishes.
+func (t *Table) UnbindFrom(r *Region) {
+	for i := range t.slots {
+		if r.windows == 0 {
+			return
+		}
+		if w := t.slots[i].window; w != nil && w.region == r {
+			t.unbind(w)
+		}
+	}
+}
+
 func (t *Table) unbind(w *Window) {
 	if w.region == nil {
 		return

@@ -32,6 +32,7 @@ type Context struct {
 	slots     []*qp // by doorbell slot
 	freeSlots []uint32
 
+	source   *Context // that it imports from, or nil
 	pds      map[uint32]*pd
 	mrs      map[uint32]*mem.Region
 	channels map[uint32]bool
@@ -44,9 +45,10 @@ type Context struct {
 	xrcds    map[uint32]*xrcHandle
 }
 
-// pd is a protection domain; users counts the objects in it.
+// pd is a protection domain; users counts the objects in it, holders the contexts that have it.
 type pd struct {
-	users int
+	users   int
+	holders int
 }
 
 // census counts objects of the whole NIC against the limits.
@@ -90,8 +92,9 @@ func (n *NIC) CloseContext(now clock.Time, c *Context) {
 	for _, h := range slices.Sorted(maps.Keys(c.cqs)) {
 		c.cqs[h].release()
 	}
-	for h := range c.ahs {
+	for h, ah := range c.ahs {
 		delete(n.ahs, h)
+		c.pds[ah.pd].users--
 	}
 	c.releaseMemory()
 	for h := range c.xrcds {
@@ -99,7 +102,13 @@ func (n *NIC) CloseContext(now clock.Time, c *Context) {
 	}
 	n.counts.cqs -= len(c.cqs)
 	n.counts.ahs -= len(c.ahs)
-	n.counts.pds -= len(c.pds)
+	for _, p := range c.pds {
+		p.holders--
+		if p.holders == 0 {
+			n.counts.pds--
+		}
+	}
+	n.forgetSource(c)
 	n.counts.channels -= len(c.channels)
 	n.contexts = slices.Delete(n.contexts, i, i+1)
 	n.events.forget(c)
@@ -141,7 +150,7 @@ func (c *Context) AllocPD() (uint32, *rdma.Refusal) {
 		return 0, r
 	}
 	h := c.nic.id()
-	c.pds[h] = new(pd)
+	c.pds[h] = &pd{holders: 1}
 	c.nic.counts.pds++
 	return h, nil
 }
@@ -155,8 +164,7 @@ func (c *Context) DeallocPD(handle uint32) *rdma.Refusal {
 	if p.users > 0 {
 		return refusef(syscall.EBUSY, "protection domain %d still holds %d objects", handle, p.users)
 	}
-	delete(c.pds, handle)
-	c.nic.counts.pds--
+	c.nic.dropPD(handle, p)
 	return nil
 }
 

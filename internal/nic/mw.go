@@ -70,11 +70,16 @@ func (c *Context) DeallocMW(handle uint32) *rdma.Refusal {
 func (c *Context) releaseMemory() {
 	n := c.nic
 	for _, h := range slices.Sorted(maps.Keys(c.memory.windows)) {
-		n.memory.FreeWindow(c.memory.windows[h])
+		w := c.memory.windows[h]
+		n.memory.FreeWindow(w)
+		c.pds[uint32(w.PD)].users--
 	}
 	for _, h := range slices.Sorted(maps.Keys(c.mrs)) {
 		r := c.mrs[h]
+		// A context that has imported the protection domain may have windows there.
+		n.memory.UnbindFrom(r)
 		n.memory.Deregister(r)
+		c.pds[uint32(r.PD)].users--
 		if c.cfg.ReleaseSegments != nil && c.memory.dmOf[h] == nil {
 			c.cfg.ReleaseSegments(r.Segments())
 		}

@@ -17,7 +17,6 @@ type row struct {
 const (
 	whyAbsent  = "absent"
 	whyMachine = "machine"
-	whyLater   = "later"
 )
 
 // readSkips reads the list of tests that may skip themselves.
@@ -34,7 +33,7 @@ func readSkips(t *testing.T) map[string]*row {
 			continue
 		}
 		fields := strings.SplitN(line, " ", 3)
-		if len(fields) < 3 || !slices.Contains([]string{whyAbsent, whyMachine, whyLater}, fields[0]) {
+		if len(fields) < 3 || !slices.Contains([]string{whyAbsent, whyMachine}, fields[0]) {
 			t.Fatalf("testdata/skips.txt: %q is not: why test reason", line)
 		}
 		r := &row{why: fields[0], test: fields[1], reason: strings.TrimSpace(fields[2])}
