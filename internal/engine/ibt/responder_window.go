@@ -31,8 +31,11 @@ const (
 // Where no question can be asked, a tick of the clock replaces the answer.
 type replyWindow struct {
 	window window
-	// hasLost: READ data were lost once at least. From then on the window is for whoever asks for
-	// more than it holds.
+	// Twice free is how many packets may be asked for at a time without a window. Losses halve it
+	// and success adds to it, as to a requester's window: one that bounds what it asks for by such
+	// a window stays within.
+	free, freed uint32
+	// hasLost: READ data were lost once at least, the last time at begun.
 	hasLost bool
 	// isOn: the replies in progress are bounded by the window; wasOn: so was the last packet sent.
 	isOn, wasOn bool
@@ -53,7 +56,7 @@ type replyWindow struct {
 }
 
 func (w *replyWindow) reset() {
-	*w = replyWindow{askDeadline: clock.Never}
+	*w = replyWindow{askDeadline: clock.Never, free: limits.WindowPacketsMax / 2}
 	w.window.reset()
 }
 
@@ -73,14 +76,6 @@ func (w *replyWindow) forget() {
 // isFull reports that no READ data may be sent now.
 func (w *replyWindow) isFull() bool { return w.isOn && w.sent-w.heard >= w.window.size }
 
-// limit returns how many packets may be asked for without a window.
-func (w *replyWindow) limit() uint32 {
-	if w.hasLost {
-		return w.window.size
-	}
-	return limits.WindowPacketsMax
-}
-
 // mark is a place in the count of packets, as window wants it.
 func mark(n uint32) rdma.PSN { return rdma.PSN(n) & rdma.PSNMask }
 
@@ -97,7 +92,7 @@ func (q *QP) watchReplies() {
 			owed += packetsOf(x.left, q.mtu)
 		}
 	}
-	if owed > w.limit() {
+	if owed > 2*w.free {
 		w.isOn = true
 		w.begun = w.sent
 		w.forget()
@@ -112,6 +107,11 @@ func (q *QP) countReply(psn rdma.PSN) {
 	w.wasOn = w.isOn
 	if w.isOn {
 		q.planQuestion()
+		return
+	}
+	if w.freed++; w.freed >= w.free {
+		w.freed = 0
+		w.free = min(w.free+1, limits.WindowPacketsMax/2)
 	}
 }
 
@@ -221,8 +221,8 @@ func (q *QP) noteReplyLoss(psn rdma.PSN) {
 		return
 	}
 	switch {
-	case !w.wasOn && !w.hasLost:
-		// The window has not been tried yet.
+	case !w.wasOn:
+		w.free, w.freed = max(w.free/2, limits.WindowPacketsMin), 0
 	case q.canAskPeer():
 		w.window.cut(mark(w.sent))
 	default:

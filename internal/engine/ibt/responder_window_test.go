@@ -281,11 +281,38 @@ func TestResponder_RequesterWithAWindow_IsNotQuestioned(t *testing.T) {
 	}
 }
 
+// TestResponder_RequesterWithAWindow_StaysFreeAfterLosses: it asks for less after a loss, and is not
+// slowed down by a second window, but for the data that it asks for again after the first.
+func TestResponder_RequesterWithAWindow_StaysFreeAfterLosses(t *testing.T) {
+	const size = 16 << 20
+	w := newWorld(t, worldConfig{bytes: size})
+	data := 0
+	w.judge = func(_ *node, p *Packet) fate {
+		if p.Headers.BTH.Opcode.IsReadResponse() {
+			if data++; data%3000 == 0 {
+				return lose
+			}
+		}
+		return deliver
+	}
+	w.a.post(w.now, abi.SendWQE{
+		Opcode: uint8(rdma.WRRead), Flags: signaled, RemoteAddr: testBase,
+		RKey: uint32(w.b.region.Key),
+	}, w.a.at(0, size))
+	w.settle()
+	wantStatus(t, w.a.sends.take(), rdma.WCSuccess)
+	s := w.b.q.Stats()
+	t.Logf("%d packets of data, %d questions", data, s.Questions)
+	if data < 16384+5 || s.Questions > 100 {
+		t.Errorf("%d packets of data, %d questions", data, s.Questions)
+	}
+}
+
 // TestResponder_QuestionAmidRequests_IsTakenForARepetition lets both sides send while one of them
 // is asked for READ data, with a peer that answers as ours does.
 func TestResponder_QuestionAmidRequests_IsTakenForARepetition(t *testing.T) {
 	w := newWorld(t, worldConfig{bytes: 2 * half})
-	w.b.q.recv.window.hasLost = true // so that windows are for everybody
+	w.b.q.recv.window.free = 4 // so that windows are for everybody
 	w.b.q.recv.window.window.size = 4
 	pattern(w.b.mem[:half], 3)
 	for i := range 8 {
