@@ -281,8 +281,8 @@ func TestResponder_RequesterWithAWindow_IsNotQuestioned(t *testing.T) {
 	}
 }
 
-// TestResponder_RequesterWithAWindow_StaysFreeAfterLosses: it asks for less after a loss, and is not
-// slowed down by a second window, but for the data that it asks for again after the first.
+// TestResponder_RequesterWithAWindow_StaysFreeAfterLosses: it asks for less after a loss, and no
+// second window slows it down, but for the data that it asks for again after the first.
 func TestResponder_RequesterWithAWindow_StaysFreeAfterLosses(t *testing.T) {
 	const size = 16 << 20
 	w := newWorld(t, worldConfig{bytes: size})
