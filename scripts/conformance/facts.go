@@ -94,9 +94,6 @@ func (j *judge) posts(operation string) (string, error) {
 	return strings.Join(types, " "), nil
 }
 
-// testsMax is how many tests a row shows.
-const testsMax = 2
-
 // shown returns the tests of a row.
 func (j *judge) shown(r *row) ([]string, error) {
 	var out []string
@@ -106,13 +103,9 @@ func (j *judge) shown(r *row) ([]string, error) {
 		}
 		out = append(out, name)
 	}
-	for _, name := range j.tests.of(r.name) {
-		if len(out) == testsMax {
-			break
-		}
-		if !slices.Contains(out, name) {
-			out = append(out, name)
-		}
+	// Where nobody named one, the one that is most about it.
+	if found := j.tests.of(r.name); len(out) == 0 && len(found) > 0 {
+		out = append(out, found[0])
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -15,8 +16,10 @@ import (
 // tests knows the tests of the repository, and which of them run which C functions.
 type tests struct {
 	names map[string]bool
-	// calls maps a C function to the tests of programs that call it.
-	calls map[string][]string
+	// calls maps a C function to the tests of programs that call it, breadth a test to how many it
+	// calls.
+	calls   map[string][]string
+	breadth map[string]int
 }
 
 // goTest is the text of a Go test function.
@@ -24,7 +27,9 @@ type goTest struct{ name, text string }
 
 // findTests parses the tests below root.
 func findTests(root string) (*tests, error) {
-	t := &tests{names: map[string]bool{}, calls: map[string][]string{}}
+	t := &tests{
+		names: map[string]bool{}, calls: map[string][]string{}, breadth: map[string]int{},
+	}
 	var all []goTest
 	programs := map[string]string{} // C program by the variable of a Go test that names it
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -180,6 +185,7 @@ func (t *tests) creditFrom(start, test string, calls map[string][]string) {
 		seen[f] = true
 		if _, isOwn := calls[f]; !isOwn && !slices.Contains(t.calls[f], test) {
 			t.calls[f] = append(t.calls[f], test)
+			t.breadth[test]++
 		}
 		for _, callee := range calls[f] {
 			visit(callee)
@@ -194,27 +200,12 @@ func (t *tests) exists(name string) bool {
 	return t.names[base]
 }
 
-// of returns the tests of programs that call a C function, those that are about it first.
+// of returns the tests of programs that call a C function: those first that call little else, so
+// that the table stays as it is when somebody adds a test that does a bit of everything.
 func (t *tests) of(function string) []string {
 	list := slices.Clone(t.calls[function])
-	slices.Sort(list)
-	word := function
-	for _, prefix := range []string{"ibv_", "rdma_"} {
-		word = strings.TrimPrefix(word, prefix)
-	}
-	slices.SortStableFunc(list, func(a, b string) int {
-		return likeness(b, word) - likeness(a, word)
+	slices.SortFunc(list, func(a, b string) int {
+		return cmp.Or(cmp.Compare(t.breadth[a], t.breadth[b]), cmp.Compare(a, b))
 	})
 	return list
-}
-
-// likeness counts the words of a function that a test's name has.
-func likeness(test, function string) int {
-	n := 0
-	for _, w := range strings.Split(function, "_") {
-		if len(w) > 2 && strings.Contains(strings.ToLower(test), w) {
-			n++
-		}
-	}
-	return n
 }
