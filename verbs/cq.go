@@ -36,7 +36,6 @@ const defaultCQEntries = 256
 type CQ struct {
 	ctx     *Context
 	handle  uint32
-	entries int
 	channel *CompletionChannel // nil: poll only
 	own     bool               // the channel belongs to this queue
 
@@ -46,13 +45,15 @@ type CQ struct {
 	// by the channel's turn.
 	owed bool
 
-	mu     sync.Mutex
-	closed bool               // guarded by mu
-	memory *shm.Memory        // guarded by mu
-	ring   *ring.Consumer     // guarded by mu
-	slots  map[slotKey]*slots // queues that complete here; guarded by mu
-	users  map[QPN]*QP        // queue pairs that complete here; guarded by mu
-	empty  uint32             // polls in a row that found nothing; guarded by mu
+	mu      sync.Mutex
+	closed  bool               // guarded by mu
+	entries int                // guarded by mu
+	memory  *shm.Memory        // guarded by mu
+	moved   *shm.Memory        // the entries after a resize, else nil; guarded by mu
+	ring    *ring.Consumer     // guarded by mu
+	slots   map[slotKey]*slots // queues that complete here; guarded by mu
+	users   map[QPN]*QP        // queue pairs that complete here; guarded by mu
+	empty   uint32             // polls in a row that found nothing; guarded by mu
 }
 
 // CreateCQ makes a completion queue.
@@ -115,7 +116,11 @@ func (q *CQ) create(req *abi.CreateCQReq) error {
 }
 
 // Entries returns how many completions the queue holds: a power of two, at least what was asked.
-func (q *CQ) Entries() int { return q.entries }
+func (q *CQ) Entries() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.entries
+}
 
 // Channel returns the channel that gets the queue's events, or nil.
 func (q *CQ) Channel() *CompletionChannel { return q.channel }
@@ -148,6 +153,9 @@ func (q *CQ) release() {
 	q.closed = true
 	q.ring = nil
 	q.memory.Release()
+	if q.moved != nil {
+		q.moved.Release()
+	}
 	q.mu.Unlock()
 	if q.own {
 		q.channel.wake()

@@ -76,10 +76,12 @@ type QP struct {
 // CreateQP makes a queue pair in state RESET.
 func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	const op = "create queue pair"
-	if cfg.SendCQ == nil {
+	switch {
+	case cfg.Type == rdma.QPTypeXRCRecv:
+		return nil, refuse(op, rdma.Refuse(syscall.EINVAL, "XRC_RECV: XRCD.CreateQP makes one"))
+	case cfg.SendCQ == nil:
 		return nil, refuse(op, rdma.Refuse(syscall.EINVAL, "SendCQ is missing"))
-	}
-	if cfg.RecvCQ == nil {
+	case cfg.RecvCQ == nil:
 		cfg.RecvCQ = cfg.SendCQ
 	}
 	req := abi.CreateQPReq{
@@ -107,7 +109,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		return nil, err
 	}
 	var memory *shm.Memory
-	if err = checkQP(&rsp, cfg.SRQ != nil); err != nil {
+	if err = checkQP(&rsp, !cfg.hasReceives()); err != nil {
 		closeAll(fds)
 	} else {
 		memory, err = shm.Open(fds[0], int(rsp.Bytes), true)
@@ -125,6 +127,9 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	}
 	return q, nil
 }
+
+// hasReceives reports a queue pair with a receive queue of its own.
+func (c *QPConfig) hasReceives() bool { return c.SRQ == nil && c.Type != rdma.QPTypeXRCSend }
 
 // checkQP refuses a reply that does not describe two queues and a doorbell.
 func checkQP(r *abi.CreateQPRsp, shared bool) error {
@@ -170,7 +175,7 @@ func (q *QP) attach(rsp *abi.CreateQPRsp) {
 	q.sq.ring = ring.NewProducer(m[rsp.SQOffset:],
 		ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
 		ring.Word(m, abi.OffSQProducer), &q.sq.slots.polled)
-	if q.cfg.SRQ != nil {
+	if !q.cfg.hasReceives() {
 		return
 	}
 	q.rq = &recvQueue{
@@ -217,7 +222,7 @@ func (q *QP) PostSend(wrs ...SendWR) (int, error) { return q.sq.post(wrs) }
 // PostRecv posts receive work requests in order, and returns as PostSend does.
 func (q *QP) PostRecv(wrs ...RecvWR) (int, error) {
 	if q.rq == nil {
-		return 0, badRecv("the QP takes its receives from an SRQ")
+		return 0, badRecv("the QP has no receives of its own: an SRQ has them")
 	}
 	return q.rq.post(wrs)
 }
@@ -239,17 +244,28 @@ func (q *QP) Close() error {
 	return nil
 }
 
+// queues returns the completion queues that the queue pair has, each once.
+func (q *QP) queues() []*CQ {
+	switch {
+	case q.cfg.SendCQ == nil:
+		return nil
+	case q.cfg.SendCQ == q.cfg.RecvCQ:
+		return []*CQ{q.cfg.SendCQ}
+	}
+	return []*CQ{q.cfg.SendCQ, q.cfg.RecvCQ}
+}
+
 // leave ends that polls give slots back; it waits for polls that are under way.
 func (q *QP) leave() {
-	q.cfg.SendCQ.leave(q.qpn)
-	q.cfg.RecvCQ.leave(q.qpn)
+	for _, cq := range q.queues() {
+		cq.leave(q.qpn)
+	}
 }
 
 // forget drops completions that are in the queues, as a reset does.
 func (q *QP) forget() {
-	q.cfg.SendCQ.cancel(q.qpn)
-	if q.cfg.RecvCQ != q.cfg.SendCQ {
-		q.cfg.RecvCQ.cancel(q.qpn)
+	for _, cq := range q.queues() {
+		cq.cancel(q.qpn)
 	}
 }
 
@@ -263,5 +279,7 @@ func (q *QP) release() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	q.memory.Release()
+	if q.memory != nil { // else a further handle of somebody's
+		q.memory.Release()
+	}
 }

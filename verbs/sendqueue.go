@@ -100,8 +100,13 @@ func (q *sendQueue) putLocked(wr *SendWR) error {
 		e.ImmOrRKey = uint32(wr.InvalidateKey)
 	case rdma.WRBindMW:
 		wr.Bind.put(&e)
+	case rdma.WRFlush:
+		wr.Flush.put(&e)
 	default:
 		e.ImmOrRKey = swapImm(wr.Imm)
+	}
+	if q.service == onXRC && wr.Opcode != rdma.WRBindMW {
+		e.Extra = wr.SRQN
 	}
 	if q.service == onUD {
 		e.AH, e.RemoteQPN, e.RemoteQKey = wr.AH.handle, uint32(wr.RemoteQPN), uint32(wr.RemoteQKey)
@@ -126,9 +131,15 @@ func (q *sendQueue) close() {
 	q.ring = nil
 }
 
-// checkLocal checks what is special to requests that stay on this side.
+// checkLocal checks what is special to requests without data of this side.
 func checkLocal(wr *SendWR) error {
-	if wr.Opcode != rdma.WRBindMW && wr.Opcode != rdma.WRLocalInvalidate {
+	switch wr.Opcode {
+	case rdma.WRBindMW, rdma.WRLocalInvalidate:
+	case rdma.WRFlush:
+		if wr.Flush == nil {
+			return badSend("a flush needs SendWR.Flush")
+		}
+	default:
 		return nil
 	}
 	if wr.Inline != nil || len(wr.SGE) > 0 {

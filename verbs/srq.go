@@ -2,10 +2,12 @@ package verbs
 
 import (
 	"sync"
+	"syscall"
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 	"github.com/softrnic/softrnic/internal/shm"
 )
@@ -15,12 +17,16 @@ type SRQConfig struct {
 	MaxWR, MaxSGE int
 	// Limit raises EventSRQLimitReached once when fewer receives are left; 0 is off.
 	Limit int
+	// XRC makes the queue one of an XRC domain, and CQ gets the completions of its receives.
+	XRC *XRCD
+	CQ  *CQ
 }
 
 // SRQ is a receive queue that several queue pairs share.
 type SRQ struct {
 	pd     *PD
 	handle uint32
+	number uint32
 	rq     recvQueue
 
 	mu     sync.Mutex
@@ -28,8 +34,10 @@ type SRQ struct {
 	memory *shm.Memory // guarded by mu
 }
 
-// srqAttrLimit is IBV_SRQ_LIMIT.
-const srqAttrLimit = 2
+const (
+	srqAttrLimit = 2 // IBV_SRQ_LIMIT
+	srqTypeXRC   = 1 // IBV_SRQT_XRC
+)
 
 // CreateSRQ makes a shared receive queue.
 func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
@@ -37,6 +45,12 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	req := abi.CreateSRQReq{
 		PD: p.handle, MaxWR: orDefault(cfg.MaxWR, defaultWR),
 		MaxSGE: orDefault(cfg.MaxSGE, defaultSGE), Limit: clampUint32(cfg.Limit),
+	}
+	if cfg.XRC != nil {
+		if cfg.CQ == nil {
+			return nil, refuse(op, rdma.Refuse(syscall.EINVAL, "CQ of an XRC queue is missing"))
+		}
+		req.Type, req.XRCD, req.CQ = srqTypeXRC, cfg.XRC.handle, cfg.CQ.handle
 	}
 	rsp, fds, err := call[abi.CreateSRQRsp](p.ctx, request{
 		op: op, code: abi.OpCreateSRQ, body: ctl.Bytes(&req), fds: 1,
@@ -59,7 +73,7 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 		_ = p.ctx.destroy(op, abi.OpDestroySRQ, rsp.Handle)
 		return nil, &OpError{Op: op, Err: err}
 	}
-	s := &SRQ{pd: p, handle: rsp.Handle, memory: memory}
+	s := &SRQ{pd: p, handle: rsp.Handle, number: rsp.SRQN, memory: memory}
 	m := memory.Bytes()
 	s.rq.ctx, s.rq.maxSGE = p.ctx, int(min(rsp.MaxSGE, limits.MaxSGE))
 	s.rq.refused = newRefusals(m)
@@ -71,6 +85,9 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	}
 	return s, nil
 }
+
+// Number is what peers name the queue by over XRC: SendWR.SRQN.
+func (s *SRQ) Number() uint32 { return s.number }
 
 // PostRecv posts receive work requests in order, and returns as QP.PostSend does.
 func (s *SRQ) PostRecv(wrs ...RecvWR) (int, error) { return s.rq.post(wrs) }

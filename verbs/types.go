@@ -68,8 +68,11 @@ const (
 	AccessHugeTLB = rdma.AccessHugeTLB
 	// AccessRelaxedOrdering lets accesses overtake each other.
 	AccessRelaxedOrdering = rdma.AccessRelaxedOrder
+	// AccessFlushGlobal lets the peer make what it wrote visible: WRFlush.
+	AccessFlushGlobal = rdma.AccessFlushGlobal
 	// AccessAll grants a peer all it can ask for.
-	AccessAll = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic
+	AccessAll = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessRemoteAtomic |
+		AccessFlushGlobal
 )
 
 // Memory window types.
@@ -85,6 +88,9 @@ const (
 	QPTypeRC = rdma.QPTypeRC
 	QPTypeUC = rdma.QPTypeUC
 	QPTypeUD = rdma.QPTypeUD
+	// The sending and the receiving half of an XRC connection: see XRCD.
+	QPTypeXRCSend = rdma.QPTypeXRCSend
+	QPTypeXRCRecv = rdma.QPTypeXRCRecv
 )
 
 // Queue pair states.
@@ -134,6 +140,10 @@ const (
 	WRLocalInvalidate = rdma.WRLocalInvalidate
 	// WRBindMW binds a memory window: see SendWR.Bind.
 	WRBindMW = rdma.WRBindMW
+	// WRFlush makes what was written before visible at the peer: see SendWR.Flush.
+	WRFlush = rdma.WRFlush
+	// WRAtomicWrite writes 8 bytes at once to an address that is a multiple of 8.
+	WRAtomicWrite = rdma.WRAtomicWrite
 )
 
 // Send flags. Inline data needs no flag: see SendWR.Inline.
@@ -175,6 +185,8 @@ const (
 	WCOpFetchAdd        = rdma.WCOpFetchAdd
 	WCOpBindMW          = rdma.WCOpBindMW
 	WCOpLocalInvalidate = rdma.WCOpLocalInvalidate
+	WCOpFlush           = rdma.WCOpFlush
+	WCOpAtomicWrite     = rdma.WCOpAtomicWrite
 	WCOpRecv            = rdma.WCOpRecv
 	WCOpRecvWriteImm    = rdma.WCOpRecvWriteImm
 )

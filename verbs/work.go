@@ -39,6 +39,10 @@ type SendWR struct {
 	Swap uint64
 	// Bind says what BIND_MW does.
 	Bind *Bind
+	// Flush says what FLUSH does.
+	Flush *Flush
+	// SRQN is the peer's shared receive queue that an XRC request goes to: SRQ.Number there.
+	SRQN uint32
 	// AH, RemoteQPN and RemoteQKey address a datagram.
 	AH         *AH
 	RemoteQPN  QPN
@@ -121,25 +125,30 @@ const (
 	onRC services = 1 << iota
 	onUC
 	onUD
+	onXRC
 )
 
 var opcodeServices = [...]services{
-	WRWrite:           onRC | onUC,
-	WRWriteWithImm:    onRC | onUC,
-	WRSend:            onRC | onUC | onUD,
-	WRSendWithImm:     onRC | onUC | onUD,
-	WRRead:            onRC,
-	WRCompareSwap:     onRC,
-	WRFetchAdd:        onRC,
-	WRLocalInvalidate: onRC | onUC,
-	WRBindMW:          onRC | onUC,
-	WRSendWithInv:     onRC,
+	WRWrite:           onRC | onXRC | onUC,
+	WRWriteWithImm:    onRC | onXRC | onUC,
+	WRSend:            onRC | onXRC | onUC | onUD,
+	WRSendWithImm:     onRC | onXRC | onUC | onUD,
+	WRRead:            onRC | onXRC,
+	WRCompareSwap:     onRC | onXRC,
+	WRFetchAdd:        onRC | onXRC,
+	WRLocalInvalidate: onRC | onXRC | onUC,
+	WRBindMW:          onRC | onXRC | onUC,
+	WRSendWithInv:     onRC | onXRC,
+	WRFlush:           onRC,
+	WRAtomicWrite:     onRC,
 }
 
 func serviceOf(t QPType) services {
 	switch t {
-	case rdma.QPTypeRC, rdma.QPTypeXRCSend, rdma.QPTypeXRCRecv:
+	case rdma.QPTypeRC:
 		return onRC
+	case rdma.QPTypeXRCSend:
+		return onXRC
 	case rdma.QPTypeUC:
 		return onUC
 	case rdma.QPTypeUD:
