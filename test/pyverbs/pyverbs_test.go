@@ -67,6 +67,7 @@ func TestSuite(t *testing.T) {
 	suite, modules := unpackSuite(t)
 	j.suite = suite
 	skips := readSkips(t)
+	lendHugePages(t)
 	count := map[string]int{}
 	for _, module := range modules {
 		t.Run(module, func(t *testing.T) {
