@@ -2,6 +2,7 @@
 #include "ctl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,21 @@ static int ctl_conn_kill(struct ctl_conn *conn, const char *why)
 	if (!atomic_exchange(&conn->dead, true))
 		rnic_log("the NIC is gone: %s", why);
 	return EIO;
+}
+
+/*
+ * A request that was not sent: nothing of it was. The connection is lost unless a descriptor of
+ * the program's was none, or the kernel has no memory for the message now.
+ */
+static int ctl_conn_unsent(struct ctl_conn *conn, const struct ctl_call *call, int error)
+{
+	if (error == ENOMEM || error == ENOBUFS)
+		return ENOMEM;
+	if (call->num_fds_out && error == ETOOMANYREFS)
+		return EMFILE;
+	if (call->num_fds_out && error == EBADF && fcntl(conn->fd, F_GETFD) >= 0)
+		return EBADF;
+	return ctl_conn_kill(conn, strerror(error));
 }
 
 static int ctl_conn_send(struct ctl_conn *conn, const struct ctl_call *call)
@@ -65,9 +81,7 @@ static int ctl_conn_send(struct ctl_conn *conn, const struct ctl_call *call)
 	do {
 		sent = sendmsg(conn->fd, &msg, MSG_NOSIGNAL);
 	} while (sent < 0 && errno == EINTR);
-	if (sent < 0)
-		return ctl_conn_kill(conn, strerror(errno));
-	return 0;
+	return sent < 0 ? ctl_conn_unsent(conn, call, errno) : 0;
 }
 
 /* Takes the descriptors out of a message; those beyond max are closed. */
@@ -165,6 +179,41 @@ static int ctl_conn_receive(struct ctl_conn *conn, struct ctl_call *call)
 	return error;
 }
 
+/*
+ * Takes places of descriptors for those that a reply brings. A request is not made without them:
+ * its object would be there, and nobody could use it or end it.
+ */
+static int ctl_spares_take(struct ctl_conn *conn, int *spares, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		spares[i] = fcntl(conn->fd, F_DUPFD_CLOEXEC, 0);
+		if (spares[i] < 0) {
+			int error = errno;
+
+			ctl_fds_close(spares, i);
+			if (error == EBADF)
+				return ctl_conn_kill(conn, strerror(error));
+			rnic_log("no descriptor left (ulimit -n): %s", strerror(error));
+			return error;
+		}
+	}
+	return 0;
+}
+
+/* One request and its reply. */
+static int ctl_conn_converse(struct ctl_conn *conn, struct ctl_call *call)
+{
+	const uint32_t count = call->num_fds_in < RNIC_MAX_FDS ? call->num_fds_in : RNIC_MAX_FDS;
+	int spares[RNIC_MAX_FDS], error;
+
+	error = ctl_spares_take(conn, spares, count);
+	if (error)
+		return error;
+	error = ctl_conn_send(conn, call);
+	ctl_fds_close(spares, count);
+	return error ? error : ctl_conn_receive(conn, call);
+}
+
 int ctl_conn_call(struct ctl_conn *conn, struct ctl_call *call)
 {
 	int error = EIO, state;
@@ -173,9 +222,7 @@ int ctl_conn_call(struct ctl_conn *conn, struct ctl_call *call)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
 	pthread_mutex_lock(&conn->lock);
 	if (!ctl_conn_known_dead(conn))
-		error = ctl_conn_send(conn, call);
-	if (!error)
-		error = ctl_conn_receive(conn, call);
+		error = ctl_conn_converse(conn, call);
 	pthread_mutex_unlock(&conn->lock);
 	pthread_setcancelstate(state, NULL);
 	return error;

@@ -125,10 +125,10 @@ struct ibv_srq *srq_create_ex(struct ibv_context *context, struct ibv_srq_init_a
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || attr->pd->context != context ||
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context ||
 	    (init.srq_type == IBV_SRQT_XRC &&
-	     ((attr->comp_mask & xrc) != xrc || attr->xrcd->context != context ||
-	      attr->cq->context != context))) {
+	     ((attr->comp_mask & xrc) != xrc || !attr->xrcd || attr->xrcd->context != context ||
+	      !attr->cq || attr->cq->context != context))) {
 		errno = EINVAL;
 		return NULL;
 	}

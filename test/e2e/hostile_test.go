@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var hostile = ownProgram{name: "hostile", libraries: "-libverbs"}
+
+// TestHostile_RandomVerbs_OthersUndisturbed lets programs call verbs with any arguments, while
+// another one passes data and checks it. What programs have made is gone in the end.
+func TestHostile_RandomVerbs_OthersUndisturbed(t *testing.T) {
+	seeds, steps := 4, "4000"
+	if os.Getenv("RNIC_E2E_ALL") != "" {
+		seeds, steps = 60, "20000"
+	}
+	m := anyMachine(t)
+	nic := m.startNIC(t)
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	m.stdin = read
+	other := m.run(t, many.build(t), "32")
+	m.stdin = nil
+	answers := 1
+	await := func() {
+		t.Helper()
+		until(t, "the other program has passed data", func() bool {
+			return other.hasEnded() || strings.Count(other.stdout.String(), "\n") == answers
+		})
+		if other.hasEnded() {
+			out := other.end(t)
+			t.Fatalf("the other program ended: status %d, %q, %q", out.status, out.stdout, out.stderr)
+		}
+	}
+	await()
+	fds := descriptors(t, nic.pid())
+	m.env = append(m.env, "MALLOC_PERTURB_=165") // memory that was freed is something else at once
+	for seed := range seeds {
+		p := m.run(t, hostile.build(t), strconv.Itoa(seed+1), steps)
+		for !p.hasEnded() {
+			if _, err := io.WriteString(write, "work\n"); err != nil {
+				t.Fatal(err)
+			}
+			answers++
+			await()
+			time.Sleep(5 * time.Millisecond)
+		}
+		if out := p.end(t); out.status != 0 || out.stderr != "" {
+			t.Errorf("seed %d: status %d, %s\n%s", seed+1, out.status, out.stdout, out.stderr)
+		}
+	}
+	until(t, "everything is gone but the other program's", func() bool {
+		return len(m.contexts(t)) == 1 && descriptors(t, nic.pid()) <= fds
+	})
+}
