@@ -22,11 +22,13 @@ import (
 type host struct {
 	ns  *netnstest.Namespace
 	dir string
-	nic *exec.Cmd
+	// programs is a directory of programs that are on no path.
+	programs string
+	nic      *exec.Cmd
 }
 
 // newHost starts a NIC in the namespace.
-func newHost(t *testing.T, ns *netnstest.Namespace) *host {
+func newHost(t *testing.T, ns *netnstest.Namespace, programs string) *host {
 	t.Helper()
 	// Not t.TempDir: the path of a socket is short.
 	dir, err := os.MkdirTemp("", "rnic-interop-")
@@ -34,7 +36,7 @@ func newHost(t *testing.T, ns *netnstest.Namespace) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	h := &host{ns: ns, dir: dir}
+	h := &host{ns: ns, dir: dir, programs: programs}
 	var log bytes.Buffer
 	h.nic = h.command(binary(t), "up")
 	h.nic.Stdout, h.nic.Stderr = &log, &log
@@ -71,7 +73,8 @@ func binary(t *testing.T) string {
 func (h *host) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "LANG=C", "HOME=" + h.dir, "XDG_RUNTIME_DIR=" + h.dir,
+		"PATH=" + h.programs + ":" + os.Getenv("PATH"), "LANG=C", "HOME=" + h.dir,
+		"XDG_RUNTIME_DIR=" + h.dir,
 	}
 	// Nothing outlives a test that times out.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

@@ -34,8 +34,33 @@ var guestPrograms = []string{
 // threadLibrary is what the C library loads when a program cancels a thread, as rping does.
 const threadLibrary = "/lib/*-linux-gnu/libgcc_s.so.1"
 
-// image is a kernel and a root file system in memory.
-type image struct{ kernel, initrd string }
+// image is a kernel and a root file system in memory, and the directory of the programs of
+// testdata, which are in it as well.
+type image struct{ kernel, initrd, programs string }
+
+// ownPrograms do what no program of Debian does.
+var ownPrograms = []string{"window", "differential"}
+
+// buildPrograms compiles them against the real libraries.
+func buildPrograms(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range ownPrograms {
+		// One file, or a directory of them.
+		sources, _ := filepath.Glob(filepath.Join("testdata", name, "*.c"))
+		if len(sources) == 0 {
+			sources = []string{filepath.Join("testdata", name+".c")}
+		}
+		args := append([]string{"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1",
+			"-o", filepath.Join(dir, name)}, sources...)
+		out, err := exec.Command("gcc", append(args, "-libverbs")...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("compile %s: %w: %s", name, err, out)
+		}
+	}
+	return nil
+}
 
 // buildImage makes an image in dir from the kernel package in the cache and the host's programs.
 func buildImage(dir string) (image, error) {
@@ -58,6 +83,15 @@ func buildImage(dir string) (image, error) {
 	if err := addPrograms(&a); err != nil {
 		return image{}, err
 	}
+	programs := filepath.Join(dir, "programs")
+	if err := buildPrograms(programs); err != nil {
+		return image{}, err
+	}
+	for _, name := range ownPrograms {
+		if err := a.addFile("usr/bin/"+name, filepath.Join(programs, name)); err != nil {
+			return image{}, err
+		}
+	}
 	guest := filepath.Join(dir, "guest")
 	build := exec.Command("go", "build", "-o", guest, "./guest")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -71,7 +105,7 @@ func buildImage(dir string) (image, error) {
 	if err := os.WriteFile(initrd, a.finish(), 0o600); err != nil {
 		return image{}, err
 	}
-	return image{kernel: kernels[0], initrd: initrd}, nil
+	return image{kernel: kernels[0], initrd: initrd, programs: programs}, nil
 }
 
 var kernelPackage = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)

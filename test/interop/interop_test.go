@@ -29,7 +29,7 @@ func requireInterop(t *testing.T) image {
 func newLink(t *testing.T, img image, mtu, path int) *link {
 	t.Helper()
 	l := &link{guest: bootGuest(t, img, mtu), path: path, port: 20000, gids: map[string]string{}}
-	l.host = newHost(t, l.guest.ns)
+	l.host = newHost(t, l.guest.ns, img.programs)
 	l.tap = newWiretap(t, l.guest)
 	return l
 }
@@ -50,6 +50,7 @@ func TestKernel_EveryProgram_BothWays(t *testing.T) {
 		t.Run(fmt.Sprint(m.mtu), func(t *testing.T) {
 			l := newLink(t, img, m.mtu, m.path)
 			t.Run("Verbs", func(t *testing.T) { l.run(t, verbsRows()) })
+			t.Run("Windows", func(t *testing.T) { l.run(t, windowRows()) })
 			t.Run("CM", func(t *testing.T) { l.run(t, cmRows()) })
 			t.Run("Sizes", func(t *testing.T) { l.run(t, sizeRows("", m.every)) })
 			t.Run("SizesIPv6", func(t *testing.T) { l.run(t, overV6(sizeRows("", m.everyOther))) })

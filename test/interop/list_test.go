@@ -82,6 +82,19 @@ func verbsRows() []row {
 	}
 }
 
+// windowRows lend memory by windows and revoke them, from both ends.
+func windowRows() []row {
+	var rows []row
+	for _, size := range []int{1, 1025, 70000} {
+		args := fmt.Sprintf("window -d DEV -g GID -p PORT -n 20 -s %d", size)
+		rows = append(rows, row{
+			name: fmt.Sprint(size), server: args, client: args + " ADDR", meet: byTCP,
+			wants: "20 windows lent and revoked",
+		})
+	}
+	return rows
+}
+
 // cmRows are programs that connect by rdma_cm.
 func cmRows() []row {
 	rows := []row{
