@@ -20,7 +20,7 @@ type request struct {
 
 // exchange sends a request and returns its reply, whose descriptors the caller owns.
 func (c *Context) exchange(r request) (*ctl.Message, error) {
-	msg, err := c.client.Do(r.code, r.body, r.send...)
+	msg, err := c.client.DoFDs(r.fds, r.code, r.body, r.send...)
 	if err != nil {
 		return nil, c.explain(r.op, err)
 	}

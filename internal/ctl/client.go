@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -96,14 +98,25 @@ func (c *Client) Peer() (Peer, error) { return c.conn.Peer() }
 // Do sends a request and waits for its reply, which the caller owns. The error is an *Error when
 // the NIC refused, and wraps ErrGone when there is no NIC any more.
 func (c *Client) Do(op abi.Op, body []byte, fds ...int) (*Message, error) {
+	return c.DoFDs(0, op, body, fds...)
+}
+
+// DoFDs is Do for a reply that comes with n descriptors. Where the process has no room for them it
+// asks for nothing: the object would be made, and nobody could use it or end it.
+func (c *Client) DoFDs(n int, op abi.Op, body []byte, fds ...int) (*Message, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gone {
 		return nil, fmt.Errorf("%v: %w", op, ErrGone)
 	}
+	spares, err := takeSpares(n)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w: ulimit -n bounds them: %w", op, ErrNoRoom, err)
+	}
 	c.seq++
 	reply := new(Message)
-	err := c.conn.Send(&Message{Op: op, Seq: c.seq, Body: body, FDs: fds})
+	err = c.conn.Send(&Message{Op: op, Seq: c.seq, Body: body, FDs: fds})
+	spares.CloseFDs()
 	if err == nil {
 		err = c.conn.Receive(reply)
 	}
@@ -132,10 +145,29 @@ func (c *Client) Do(op abi.Op, body []byte, fds ...int) (*Message, error) {
 	return reply, nil
 }
 
+// takeSpares takes the places of n descriptors.
+func takeSpares(n int) (m Message, err error) {
+	for range n {
+		fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+		if err != nil {
+			m.CloseFDs()
+			return m, err
+		}
+		m.FDs = append(m.FDs, fd)
+	}
+	return m, nil
+}
+
 // Call is Do for a reply that is one structure, and returns the descriptors that came with it.
 // Rsp is struct{} for a reply without a body.
 func Call[Rsp any](c *Client, op abi.Op, body []byte, fds ...int) (rsp Rsp, got []int, err error) {
-	reply, err := c.Do(op, body, fds...)
+	return callFDs[Rsp](c, 0, op, body, fds...)
+}
+
+func callFDs[Rsp any](
+	c *Client, n int, op abi.Op, body []byte, fds ...int,
+) (rsp Rsp, got []int, err error) {
+	reply, err := c.DoFDs(n, op, body, fds...)
 	if err != nil {
 		return rsp, nil, err
 	}
@@ -148,7 +180,7 @@ func Call[Rsp any](c *Client, op abi.Op, body []byte, fds ...int) (rsp Rsp, got 
 
 // CallFDs is Call for a reply that comes with exactly n descriptors.
 func CallFDs[Rsp any](c *Client, op abi.Op, body []byte, n int) (rsp Rsp, got []int, err error) {
-	rsp, got, err = Call[Rsp](c, op, body)
+	rsp, got, err = callFDs[Rsp](c, n, op, body)
 	if err == nil && len(got) != n {
 		(&Message{FDs: got}).CloseFDs()
 		return rsp, nil, fmt.Errorf("%v: %w: %d descriptors came, not %d", op, ErrMalformed,

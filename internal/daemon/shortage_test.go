@@ -1,0 +1,79 @@
+package daemon_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/ctl"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/verbs"
+)
+
+// withoutDescriptors runs f while this process can open nothing more.
+func withoutDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	next, err := unix.Dup(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(next)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next), Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	f()
+}
+
+// A program without a descriptor left is told so before an object is made that it could not use:
+// the protection domain can go, and nothing of it stays with the NIC.
+func TestVerbs_ProgramOutOfDescriptors_NothingIsMade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nic.sock")
+	p := startProcess(t, "nic", ctl.SocketEnv+"="+path)
+	if p.line() != "ready" {
+		t.Fatal("NIC not ready")
+	}
+	c, err := verbs.Open(t.Context(), "", verbs.WithSocket(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	e := newEnd(t, c, rdma.QPTypeRC, 64, true)
+	pd, err := c.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	withoutDescriptors(t, func() {
+		tries := map[string]func() error{
+			"channel": func() error { _, err := c.CreateCompletionChannel(); return err },
+			"CQ":      func() error { _, err := c.CreateCQ(verbs.CQConfig{PollOnly: true}); return err },
+			"SRQ":     func() error { _, err := pd.CreateSRQ(verbs.SRQConfig{MaxWR: 1}); return err },
+			"QP": func() error {
+				_, err := pd.CreateQP(verbs.QPConfig{Type: rdma.QPTypeRC, SendCQ: e.cq, MaxSendWR: 1})
+				return err
+			},
+			"device memory": func() error { _, err := c.AllocDeviceMemory(4096); return err },
+			"memory":        func() error { _, err := pd.AllocMemory(4096, allRights); return err },
+		}
+		for name, try := range tries {
+			err := try()
+			if !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), "ulimit -n") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+	if err := pd.Close(); err != nil {
+		t.Errorf("the domain holds something: %v", err)
+	}
+}
