@@ -126,10 +126,10 @@ func (t *Table) checkBinding(w *Window, who Accessor, b *Binding) (*Region, Faul
 		return nil, FaultKey
 	case r.PD != who.PD:
 		return nil, FaultPD
-	case !r.Access.Has(rdma.AccessMWBind), // C10-73
-		r.Access.Has(rdma.AccessZeroBased),
-		b.Access&flushing&^r.Access != 0,                              // what the memory is, no window can change
-		b.Access&writing != 0 && !r.Access.Has(rdma.AccessLocalWrite): // C10-74
+	// C10-73, C10-74; and no window makes memory what it is not.
+	case !r.Access.Has(rdma.AccessMWBind), r.Access.Has(rdma.AccessZeroBased),
+		b.Access&writing != 0 && !r.Access.Has(rdma.AccessLocalWrite),
+		b.Access&flushing&^r.Access != 0:
 		return nil, FaultRights
 	case !r.contains(b.Addr, b.Length): // C10-75
 		return nil, FaultBounds

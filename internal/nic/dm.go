@@ -11,7 +11,7 @@ import (
 
 // dmAccess are the flags that a region of device memory may have (ibv_alloc_dm(3)).
 const dmAccess = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead |
-	rdma.AccessRemoteAtomic | rdma.AccessZeroBased | rdma.AccessOptional
+	rdma.AccessRemoteAtomic | rdma.AccessFlushGlobal | rdma.AccessZeroBased | rdma.AccessOptional
 
 // deviceMemory is memory of the NIC that an application has allocated; both map it.
 type deviceMemory struct {
