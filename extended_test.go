@@ -87,6 +87,7 @@ func TestXRC_QueueOfADomain_IsReachedByItsNumber(t *testing.T) {
 	if _, err := srq.PostRecv(verbs.RecvWR{ID: 7, SGE: mr.SGE(0, 64)}); err != nil {
 		t.Fatal(err)
 	}
+	resizeSRQ(t, srq)
 	_, err = ini.PostSend(verbs.SendWR{
 		Opcode: verbs.WRSend, Flags: verbs.SendSignaled, Inline: []byte("to a queue"),
 		SRQN: srq.Number(),
@@ -123,6 +124,17 @@ func TestXRC_QueueOfADomain_IsReachedByItsNumber(t *testing.T) {
 	}
 	if err := errors.Join(again.Close(), theirs.Close(), srq.Close(), domain.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// resizeSRQ makes a queue with one receive in it larger, then smaller, then fills it.
+func resizeSRQ(t *testing.T, srq *verbs.SRQ) {
+	t.Helper()
+	if err := errors.Join(srq.Resize(1000), srq.Resize(2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srq.PostRecv(make([]verbs.RecvWR, 2)...); !errors.Is(err, verbs.ErrQueueFull) {
+		t.Errorf("two receives beside the one in a queue of two: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"fmt"
 	"sync"
 	"syscall"
 
@@ -32,6 +33,7 @@ type SRQ struct {
 	mu     sync.Mutex
 	closed bool        // guarded by mu
 	memory *shm.Memory // guarded by mu
+	moved  *shm.Memory // the entries after a resize, else nil; guarded by mu
 }
 
 const (
@@ -101,6 +103,47 @@ func (s *SRQ) SetLimit(n int) error {
 	return err
 }
 
+// Resize changes how many receives the queue holds, to n at least. Those that are posted stay; it
+// is refused (EINVAL) where they, or the limit, do not fit.
+func (s *SRQ) Resize(n int) error {
+	const op = "resize shared receive queue"
+	s.rq.mu.Lock()
+	defer s.rq.mu.Unlock()
+	if s.rq.closed {
+		return ErrClosed
+	}
+	req := abi.ResizeCQReq{Handle: s.handle, Entries: clampUint32(n)}
+	rsp, fds, err := call[abi.CreateSRQRsp](s.pd.ctx, request{
+		op: op, code: abi.OpResizeSRQ, body: ctl.Bytes(&req), fds: 1,
+	})
+	if err != nil {
+		return err
+	}
+	geo := ring.Geometry{Entries: rsp.Entries, Stride: rsp.Stride}
+	var slots *shm.Memory
+	if e := rsp.Entries; e == 0 || e&(e-1) != 0 || e > limits.MaxQPWR ||
+		rsp.Stride < abi.RQStride(uint32(s.rq.maxSGE)) || int(rsp.Bytes) < geo.Bytes() {
+		closeAll(fds)
+		err = fmt.Errorf("the NIC describes a queue of %d entries of %d bytes", e, rsp.Stride)
+	} else {
+		slots, err = shm.Open(fds[0], int(rsp.Bytes), true)
+	}
+	if err != nil {
+		s.rq.closed = true // the NIC reads where this side cannot write
+		return &OpError{Op: op, Err: err}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.memory.Bytes()
+	s.rq.ring = ring.NewProducer(slots.Bytes(), geo,
+		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
+	if s.moved != nil {
+		s.moved.Release()
+	}
+	s.moved = slots
+	return nil
+}
+
 // Close destroys the queue. It is refused (EBUSY) while a queue pair uses it.
 func (s *SRQ) Close() error {
 	s.mu.Lock()
@@ -124,4 +167,7 @@ func (s *SRQ) release() {
 	defer s.mu.Unlock()
 	s.closed = true
 	s.memory.Release()
+	if s.moved != nil {
+		s.moved.Release()
+	}
 }

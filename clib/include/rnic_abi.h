@@ -105,6 +105,7 @@
 #define RNIC_OP_WAITS 0x44u
 #define RNIC_OP_RESIZE_CQ 0x46u
 #define RNIC_OP_MODIFY_CQ 0x47u
+#define RNIC_OP_RESIZE_SRQ 0x4fu
 #define RNIC_OP_OPEN_XRCD 0x48u
 #define RNIC_OP_CLOSE_XRCD 0x49u
 #define RNIC_OP_OPEN_QP 0x4au

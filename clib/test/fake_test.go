@@ -439,6 +439,8 @@ func (c *fakeConn) executeObject(m *ctl.Message) ctl.Message {
 		return c.createCQ(decode[abi.CreateCQReq](c, m))
 	case abi.OpResizeCQ:
 		return c.resizeCQ(decode[abi.ResizeCQReq](c, m))
+	case abi.OpResizeSRQ:
+		return c.resizeSRQ(decode[abi.ResizeCQReq](c, m))
 	case abi.OpModifyCQ:
 		return modifyCQ(decode[abi.ModifyCQReq](c, m))
 	case abi.OpOpenXRCD, abi.OpOpenQP, abi.OpAllocMW:
@@ -571,6 +573,18 @@ func (c *fakeConn) modifyQP(req abi.ModifyQPReq) ctl.Message {
 		c.event(abi.AsyncEvent{Type: uint32(rdma.EventSQDrained), Handle: req.Handle})
 	}
 	return body(abi.QueryQPRsp{Attr: q.attr})
+}
+
+// resizeSRQ hands out other slots; nothing is ever taken from them.
+func (c *fakeConn) resizeSRQ(req abi.ResizeCQReq) ctl.Message {
+	rsp := abi.CreateSRQRsp{
+		Handle: req.Handle, Entries: ring.RoundEntries(req.Entries), Stride: abi.RQStride(2), MaxSGE: 2,
+	}
+	rsp.Bytes = rsp.Entries * rsp.Stride
+	_, fd := c.share(int(rsp.Bytes))
+	out := body(rsp)
+	out.FDs = []int{fd}
+	return out
 }
 
 func (c *fakeConn) createSRQ(req abi.CreateSRQReq) ctl.Message {

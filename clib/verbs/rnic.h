@@ -170,6 +170,7 @@ struct rnic_srq {
 	size_t map_bytes;
 	uint32_t number;
 	struct rnic_cq *cq; /* of XRC */
+	size_t slots_bytes; /* of a mapping of their own, after a resize, else 0 */
 	struct queue_ring rq;
 };
 

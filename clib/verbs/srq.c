@@ -144,17 +144,58 @@ int srq_number(struct ibv_srq *ibsrq, uint32_t *number)
 	return 0;
 }
 
-VERBS_API int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+/* Moves the receives that are posted into another ring; the ring's lock is held. */
+static int srq_resize(struct rnic_srq *srq, uint32_t entries)
 {
+	const struct rnic_resize_cq_req req = {.handle = srq->base.handle, .entries = entries};
+	struct rnic_create_srq_rsp rsp;
+	void *slots;
+	int fd, error;
+	struct ctl_call call = {
+		.op = RNIC_OP_RESIZE_SRQ,
+		.req = &req,
+		.req_bytes = sizeof(req),
+		.fds_in = &fd,
+		.num_fds_in = 1,
+	};
+
+	error = ctl_conn_query(&ctx_of(srq->base.context)->ctl, &call, &rsp, sizeof(rsp));
+	if (error)
+		return error;
+	slots = ctx_map_fd(fd, rsp.bytes, PROT_READ | PROT_WRITE);
+	if (!slots) {
+		error = errno;
+		srq->rq.entries = 0; /* the NIC reads where we cannot write: there is no room any more */
+		return error;
+	}
+	if (srq->slots_bytes)
+		munmap(srq->rq.slots, srq->slots_bytes);
+	srq->rq.slots = slots;
+	srq->slots_bytes = rsp.bytes;
+	srq->rq.entries = rsp.entries;
+	return 0;
+}
+
+VERBS_API int ibv_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask)
+{
+	struct rnic_srq *srq = srq_of(ibsrq);
 	const struct rnic_srq_attr req = {
-		.handle = srq->handle,
-		.mask = (uint32_t)mask,
+		.handle = ibsrq->handle,
+		.mask = (uint32_t)mask & ~(uint32_t)IBV_SRQ_MAX_WR,
 		.max_wr = attr->max_wr,
 		.max_sge = attr->max_sge,
 		.limit = attr->srq_limit,
 	};
-	int error = ctl_conn_ask(&ctx_of(srq->context)->ctl, RNIC_OP_MODIFY_SRQ, &req, sizeof(req));
+	int error = 0;
 
+	if (mask & IBV_SRQ_MAX_WR) {
+		pthread_mutex_lock(&srq->rq.lock);
+		error = srq_resize(srq, attr->max_wr);
+		pthread_mutex_unlock(&srq->rq.lock);
+	}
+	if (!error && req.mask)
+		error = ctl_conn_ask(&ctx_of(ibsrq->context)->ctl, RNIC_OP_MODIFY_SRQ, &req,
+				     sizeof(req));
 	return error ? rnic_fail(error) : 0;
 }
 
@@ -192,6 +233,8 @@ VERBS_API int ibv_destroy_srq(struct ibv_srq *ibsrq)
 			    .cond = &ibsrq->cond,
 			    .async = &ibsrq->events_completed,
 		    });
+	if (srq->slots_bytes)
+		munmap(srq->rq.slots, srq->slots_bytes);
 	munmap(srq->map, srq->map_bytes);
 	pthread_mutex_destroy(&srq->rq.lock);
 	free(srq);

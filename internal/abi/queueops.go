@@ -4,6 +4,9 @@ package abi
 const (
 	OpResizeCQ Op = 70 // ResizeCQReq; the reply is a CreateCQRsp with a memfd of slots
 	OpModifyCQ Op = 71 // ModifyCQReq
+	// OpResizeSRQ is for shared receive queues what OpResizeCQ is for the others: a ResizeCQReq, and
+	// a CreateSRQRsp with a memfd of slots. The application posts nothing meanwhile.
+	OpResizeSRQ Op = 79
 )
 
 // ResizeCQReq asks for a completion queue of another size. The queue keeps its header where it is;

@@ -134,6 +134,10 @@ var contextOps = map[abi.Op]handler{
 	abi.OpModifySRQ: command(func(s *session, req *abi.SRQAttr, _ clock.Time) ([]byte, *rdma.Refusal) {
 		return nil, s.context.ModifySRQ(req)
 	}),
+	abi.OpResizeSRQ: queueCommand(func(s *session, req *abi.ResizeCQReq, _ clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
+		rsp, shared, r := s.context.ResizeSRQ(req)
+		return ctl.Bytes(&rsp), shared, r
+	}),
 	abi.OpQuerySRQ: command(func(s *session, req *abi.HandleMsg, _ clock.Time) ([]byte, *rdma.Refusal) {
 		rsp, r := s.context.QuerySRQ(req.Handle)
 		return ctl.Bytes(&rsp), r

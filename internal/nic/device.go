@@ -16,11 +16,12 @@ const (
 	capPortActiveEvent = 1 << 10
 	capSysImageGUID    = 1 << 11
 	capRCRNRNakGen     = 1 << 12
+	capSRQResize       = 1 << 13
 	capXRC             = 1 << 20
 	capFlushGlobal     = 1 << 38
 	capAtomicWrite     = 1 << 40
 	deviceCaps         = capBadPKeyCounter | capBadQKeyCounter | capCurrQPState |
-		capPortActiveEvent | capSysImageGUID | capRCRNRNakGen | memoryCaps | capXRC |
+		capPortActiveEvent | capSysImageGUID | capRCRNRNakGen | memoryCaps | capXRC | capSRQResize |
 		capFlushGlobal | capAtomicWrite
 )
 

@@ -18,6 +18,7 @@ type srq struct {
 	handle  uint32
 	pd      uint32
 	shared  Shared
+	slots   Shared // nil while those that shared has are in use
 	ring    *ring.Consumer
 	maxSGE  uint32
 	limit   uint32 // 0: not armed
@@ -135,7 +136,43 @@ func (s *srq) checkLimit() {
 	}
 }
 
-// ModifySRQ arms the limit. The size is fixed, so a max_wr other than today's is refused.
+// ResizeSRQ gives a shared receive queue other slots, which hold what is posted at the same indices
+// as before (IBTA 11.2.3.3).
+func (c *Context) ResizeSRQ(req *abi.ResizeCQReq) (abi.CreateSRQRsp, Shared, *rdma.Refusal) {
+	var rsp abi.CreateSRQRsp
+	s := c.srqs[req.Handle]
+	switch {
+	case s == nil:
+		return rsp, nil, refusef(syscall.EINVAL, "shared receive queue %d is unknown", req.Handle)
+	case req.Entries == 0 || req.Entries > limits.MaxQPWR:
+		return rsp, nil, refusef(syscall.EINVAL, "max_wr %d outside 1…%d", req.Entries, limits.MaxQPWR)
+	}
+	geo := ring.Geometry{Entries: ring.RoundEntries(req.Entries), Stride: s.ring.Stride()}
+	n, ok := s.ring.Pending()
+	switch {
+	case !ok:
+		return rsp, nil, refusef(syscall.EINVAL, "the queue's index was written over")
+	case n > geo.Entries || s.limit > geo.Entries:
+		return rsp, nil, refusef(syscall.EINVAL, "max_wr %d: %d receives are posted, and the limit is %d",
+			req.Entries, n, s.limit)
+	}
+	shared, err := c.nic.cfg.Memory.Alloc(geo.Bytes())
+	if err != nil {
+		return rsp, nil, refusef(syscall.ENOMEM, "queue memory: %v", err)
+	}
+	s.ring = s.ring.MoveTo(shared.Bytes(), geo)
+	s.MoveTo(s.ring)
+	if s.slots != nil {
+		s.slots.Release()
+	}
+	s.slots = shared
+	return abi.CreateSRQRsp{
+		Handle: s.handle, SRQN: s.number, Entries: geo.Entries, Stride: geo.Stride, MaxSGE: s.maxSGE,
+		Bytes: uint32(geo.Bytes()),
+	}, shared, nil
+}
+
+// ModifySRQ arms the limit. ResizeSRQ changes the size; here a max_wr within it is granted.
 func (c *Context) ModifySRQ(a *abi.SRQAttr) *rdma.Refusal {
 	s := c.srqs[a.Handle]
 	switch {
@@ -144,7 +181,7 @@ func (c *Context) ModifySRQ(a *abi.SRQAttr) *rdma.Refusal {
 	case a.Mask&^(srqMaxWR|srqLimit) != 0:
 		return refusef(syscall.EINVAL, "srq_attr_mask %#x has unknown bits", a.Mask)
 	case a.Mask&srqMaxWR != 0 && a.MaxWR > s.ring.Entries():
-		return refusef(syscall.EOPNOTSUPP, "a shared receive queue cannot grow")
+		return refusef(syscall.EINVAL, "max_wr %d over %d", a.MaxWR, s.ring.Entries())
 	case a.Mask&srqLimit != 0 && a.Limit > s.ring.Entries():
 		return refusef(syscall.EINVAL, "srq_limit %d over max_wr %d", a.Limit, s.ring.Entries())
 	}
@@ -189,5 +226,8 @@ func (n *NIC) removeSRQ(s *srq) {
 	delete(s.context.srqs, s.handle)
 	s.context.pds[s.pd].users--
 	n.counts.srqs--
+	if s.slots != nil {
+		s.slots.Release()
+	}
 	s.shared.Release()
 }

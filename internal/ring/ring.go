@@ -134,6 +134,21 @@ func (c *Consumer) Slot(i uint32) []byte {
 	return c.slots[off : off+int(c.geo.Stride) : off+int(c.geo.Stride)]
 }
 
+// MoveTo returns the reading end over other slots, into which it copies what is published and not
+// released. Indices stay what they are.
+//
+// Preconditions: Pending() ≤ geo.Entries; the producer does not write meanwhile.
+func (c *Consumer) MoveTo(slots []byte, geo Geometry) *Consumer {
+	to := &Consumer{
+		slots: slots[:geo.Bytes()], geo: geo, released: c.released, prod: c.prod, cons: c.cons,
+	}
+	n, _ := c.Pending()
+	for i := range min(n, geo.Entries) {
+		copy(to.Slot(i), c.Slot(i))
+	}
+	return to
+}
+
 // Release gives the first n slots back to the producer.
 //
 // Preconditions: n ≤ Pending().

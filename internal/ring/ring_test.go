@@ -152,3 +152,38 @@ func TestProducer_MoveTo_KeepsWhatIsUnread(t *testing.T) {
 		})
 	}
 }
+
+func TestConsumer_MoveTo_KeepsWhatIsPosted(t *testing.T) {
+	for _, entries := range []uint32{2, 4, 32} {
+		p, c, mem := pair(4)
+		Word(mem, 0).Store(0xfffffffd)
+		Word(mem, 128).Store(0xfffffffd)
+		geo := Geometry{Entries: 4, Stride: 8}
+		p = NewProducer(mem[256:], geo, Word(mem, 0), Word(mem, 128))
+		c = NewConsumer(mem[256:], geo, Word(mem, 0), Word(mem, 128))
+		for i := range uint64(4) {
+			binary.LittleEndian.PutUint64(p.Slot(), i)
+			p.Push()
+			p.Publish()
+		}
+		c.Release(2)
+		other := Geometry{Entries: entries, Stride: 8}
+		slots := make([]byte, other.Bytes())
+		c = c.MoveTo(slots, other)
+		p = NewProducer(slots, other, Word(mem, 0), Word(mem, 128))
+		for i := uint64(4); p.Free() > 0; i++ {
+			binary.LittleEndian.PutUint64(p.Slot(), i)
+			p.Push()
+		}
+		p.Publish()
+		n, ok := c.Pending()
+		if n != entries || !ok {
+			t.Fatalf("%d pending of %d", n, entries)
+		}
+		for i := range n {
+			if got := binary.LittleEndian.Uint64(c.Slot(i)); got != uint64(i)+2 {
+				t.Errorf("%d entries: slot %d holds %d", entries, i, got)
+			}
+		}
+	}
+}

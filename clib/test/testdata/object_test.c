@@ -90,6 +90,11 @@ static void test_objects(void)
 	for (int i = 0; i < 16; i++)
 		CHECK(ibv_post_srq_recv(srq, &wr, &bad) == 0);
 	CHECK(ibv_post_srq_recv(srq, &wr, &bad) == ENOMEM && bad == &wr);
+	srq_attr.max_wr = 17;
+	CHECK(ibv_modify_srq(srq, &srq_attr, IBV_SRQ_MAX_WR) == 0);
+	for (int i = 0; i < 16; i++)
+		CHECK(ibv_post_srq_recv(srq, &wr, &bad) == 0);
+	CHECK(ibv_post_srq_recv(srq, &wr, &bad) == ENOMEM && bad == &wr);
 	CHECK(ibv_destroy_srq(srq) == 0);
 	srq_init.attr.max_sge = 1000;
 	CHECK(!ibv_create_srq(s.pd, &srq_init) && errno == EINVAL);

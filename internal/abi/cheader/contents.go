@@ -190,6 +190,7 @@ var constants = []struct {
 		{"OpWaits", uint64(abi.OpWaits)},
 		{"OpResizeCQ", uint64(abi.OpResizeCQ)},
 		{"OpModifyCQ", uint64(abi.OpModifyCQ)},
+		{"OpResizeSRQ", uint64(abi.OpResizeSRQ)},
 		{"OpOpenXRCD", uint64(abi.OpOpenXRCD)},
 		{"OpCloseXRCD", uint64(abi.OpCloseXRCD)},
 		{"OpOpenQP", uint64(abi.OpOpenQP)},

@@ -45,6 +45,9 @@ func (r *RingReceiveQueue) Take(w *RecvWR) TakeResult {
 	return TakeOK
 }
 
+// MoveTo goes on over another ring, which has what was posted and not taken.
+func (r *RingReceiveQueue) MoveTo(c *ring.Consumer) { r.ring = c }
+
 // IsShared reports an SRQ.
 func (r *RingReceiveQueue) IsShared() bool { return r.shared }
 
