@@ -87,16 +87,18 @@ func printPs(out io.Writer, report psReport) error {
 		return err
 	}
 	l := &listing{out: out}
-	l.section("PROGRAM\tPID\tUSER\tPD\tMR\tREGISTERED\tCQ\tSRQ\tQP\tAH",
+	l.section("PROGRAM\tPID\tUSER\tPD\tMR\tREGISTERED\tCQ\tSRQ\tQP\tAH\tMW\tDEVICE MEMORY",
 		func(row func(string, ...any)) {
 			for _, c := range contexts {
 				registered := uint64(0)
 				for _, m := range c.MRs {
-					registered += m.Length
+					if hasLength(m) {
+						registered += m.Length
+					}
 				}
-				row("%s\t%d\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d", c.Program, c.PID, userName(c.UID),
-					c.PDs, len(c.MRs), byteCount(registered), len(c.CQs), len(c.SRQs), len(c.QPs),
-					c.AHs)
+				row("%s\t%d\t%s\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%s", c.Program, c.PID,
+					userName(c.UID), c.PDs, len(c.MRs), byteCount(registered), len(c.CQs),
+					len(c.SRQs), len(c.QPs), c.AHs, c.MWs, byteCount(c.DMBytes))
 			}
 		})
 	l.section("QPN\tOWNER\tTYPE\tSTATE\tPEER\tMTU\tPENDING\tIN FLIGHT\tWINDOW\tRETRIES\tLAST ERROR",
@@ -133,15 +135,23 @@ func printQueues(l *listing, contexts []nic.ContextStatus) {
 			}
 		}
 	})
-	l.section("MR\tOWNER\tPD\tADDRESS\tLENGTH\tMAPPED\tACCESS", func(row func(string, ...any)) {
-		for _, c := range contexts {
-			for _, m := range c.MRs {
-				row("%d\t%s\t%d\t%#x\t%s\t%s\t%s", m.Handle, owner(c), m.PD, m.Addr,
-					byteCount(m.Length), byteCount(m.Mapped), dashed(m.Access))
+	l.section("MR\tOWNER\tPD\tADDRESS\tLENGTH\tMAPPED\tACCESS\tKIND\tMW",
+		func(row func(string, ...any)) {
+			for _, c := range contexts {
+				for _, m := range c.MRs {
+					length := "all"
+					if hasLength(m) {
+						length = byteCount(m.Length)
+					}
+					row("%d\t%s\t%d\t%#x\t%s\t%s\t%s\t%s\t%d", m.Handle, owner(c), m.PD, m.Addr,
+						length, byteCount(m.Mapped), dashed(m.Access), dashed(m.Kind), m.Windows)
+				}
 			}
-		}
-	})
+		})
 }
+
+// hasLength reports a region that is a piece of memory: not one of everything, nor of nothing.
+func hasLength(m nic.MRStatus) bool { return m.Kind != "implicit" && m.Kind != "null" }
 
 // printCMIDs lists what the connection manager keeps for programs: listeners and connections.
 func printCMIDs(l *listing, ids []nic.CMIDStatus) {

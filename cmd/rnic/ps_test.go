@@ -14,7 +14,8 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 		{
 			Program: "server", PID: 17, UID: 4294967294, PDs: 1,
 			MRs: []nic.MRStatus{
-				{Handle: 5, PD: 2, Addr: 0x7f0000001000, Length: 131072, Mapped: 65536},
+				{Handle: 5, PD: 2, Addr: 0x7f0000001000, Length: 131072, Mapped: 65536, Windows: 3},
+				{Handle: 6, PD: 2, Kind: "implicit", Length: ^uint64(0), Access: "on_demand"},
 			},
 			CQs: []nic.CQStatus{{Handle: 3, Entries: 256, Pushed: 99, Overrun: true}},
 			QPs: []nic.QPStatus{{
@@ -35,10 +36,11 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 	}
 	text := strings.Join(strings.Fields(out.String()), " ")
 	for _, want := range []string{
-		"server 17 4294967294 1 1 128 KiB 1 0 1 0",
+		"server 17 4294967294 1 2 128 KiB 1 0 1 0 0 0 B",
 		"0x001234 server[17] RC RTS 10.0.0.2 QP 0x000099 4096 0 0 0 0 it hurts",
 		"3 server[17] 256 99 overrun",
-		"5 server[17] 2 0x7f0000001000 128 KiB 64 KiB -",
+		"5 server[17] 2 0x7f0000001000 128 KiB 64 KiB - - 3",
+		"6 server[17] 2 0x0 all 0 B on_demand implicit 0",
 		"idle 18",
 		"9 server[17] LISTEN TCP RC 10.0.0.1:7471 -",
 		"client[19] established TCP RC 10.0.0.2:40000 10.0.0.1:7471 0x000021 0x000022",

@@ -42,6 +42,14 @@ const (
 	KindNull
 )
 
+func (k Kind) String() string {
+	names := [...]string{"memory", "implicit", "null"}
+	if int(k) < len(names) {
+		return names[k]
+	}
+	return "unknown"
+}
+
 // Config describes a region to register. Segments cover Addr…Addr+Length in order without gaps;
 // a null region has none.
 type Config struct {

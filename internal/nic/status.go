@@ -53,12 +53,14 @@ type ContextStatus struct {
 
 // MRStatus is one memory region.
 type MRStatus struct {
-	Handle uint32 `json:"handle"`
-	PD     uint32 `json:"pd"`
-	Addr   uint64 `json:"addr"`
-	Length uint64 `json:"length"`
-	Access string `json:"access"`
-	Mapped uint64 `json:"mapped_bytes"`
+	Handle  uint32 `json:"handle"`
+	PD      uint32 `json:"pd"`
+	Kind    string `json:"kind"` // memory, device; implicit and null have no length that counts
+	Addr    uint64 `json:"addr"`
+	Length  uint64 `json:"length"`
+	Access  string `json:"access"`
+	Mapped  uint64 `json:"mapped_bytes"`
+	Windows int    `json:"windows"` // bound to it
 }
 
 // CQStatus is one completion queue.
@@ -151,7 +153,11 @@ func (c *Context) status() ContextStatus {
 	for _, h := range slices.Sorted(maps.Keys(c.mrs)) {
 		r := c.mrs[h]
 		m := MRStatus{
-			Handle: h, PD: uint32(r.PD), Addr: r.Base, Length: r.Length, Access: r.Access.String(),
+			Handle: h, PD: uint32(r.PD), Kind: r.Kind().String(), Addr: r.Base, Length: r.Length,
+			Access: r.Access.String(), Windows: r.Windows(),
+		}
+		if c.memory.dmOf[h] != nil {
+			m.Kind = "device"
 		}
 		for _, seg := range r.Segments() {
 			m.Mapped += uint64(len(seg.Mapped))
