@@ -31,6 +31,8 @@ const (
 // Where no question can be asked, a tick of the clock replaces the answer.
 type replyWindow struct {
 	window window
+	// isGreedy: the peer has asked for more at a time than one that bounds itself would.
+	isGreedy bool
 	// Twice free is how many packets may be asked for at a time without a window. Losses halve it
 	// and success adds to it, as to a requester's window: one that bounds what it asks for by such
 	// a window stays within.
@@ -79,7 +81,9 @@ func (w *replyWindow) isFull() bool { return w.isOn && w.sent-w.heard >= w.windo
 // mark is a place in the count of packets, as window wants it.
 func mark(n uint32) rdma.PSN { return rdma.PSN(n) & rdma.PSNMask }
 
-// watchReplies turns the window on when the peer has asked for much at a time.
+// watchReplies turns the window on when the peer has asked for much at a time. One that has never
+// asked for more than our own requesters do is taken for one of them: it asks for less after a
+// loss by itself, and a second bound, which does not know when losses were none, only slows it.
 func (q *QP) watchReplies() {
 	r := &q.recv
 	w := &r.window
@@ -90,9 +94,12 @@ func (q *QP) watchReplies() {
 	for i := r.firstActive; i < r.resources.n; i++ {
 		if x := r.resources.at(i); x.isActive && x.kind == kindRead {
 			owed += packetsOf(x.left, q.mtu)
+			w.isGreedy = w.isGreedy || packetsOf(x.reth.Length, q.mtu) > limits.WindowPacketsMax
 		}
 	}
-	if owed > 2*w.free {
+	// A window's worth, and as much that is sent again without need.
+	w.isGreedy = w.isGreedy || owed >= 2*limits.WindowPacketsMax
+	if w.isGreedy && owed > 2*w.free {
 		w.isOn = true
 		w.begun = w.sent
 		w.forget()

@@ -87,7 +87,7 @@ func TestRequester_ReceiverNotReadyBehindMissingData_IsLeftAlone(t *testing.T) {
 // kernel's driver does.
 func TestRequester_AnswerToQuestion_ImpliesNoNAK(t *testing.T) {
 	w := newWorld(t, worldConfig{bytes: 2 * half})
-	w.b.q.recv.window.free = 2
+	w.b.q.recv.window.isGreedy, w.b.q.recv.window.free = true, 2
 	w.b.q.recv.window.window.size = 2
 	w.b.post(w.now, abi.SendWQE{
 		Opcode: uint8(rdma.WRRead), Flags: signaled, RemoteAddr: testBase,
