@@ -24,6 +24,12 @@
 // references. The NIC writes registered memory at any time that a posted receive or a remote right
 // allows; a program that reads it before the completion sees what it would see with hardware.
 //
+// MR.Reregister gives a region other memory, rights or another domain under the same keys. A
+// memory window (PD.AllocWindow, SendWR.Bind) lends a peer part of a region, and takes it back by a
+// work request. PD.RegisterImplicit and AccessOnDemand are for memory that comes and goes,
+// PD.AllocNull stands for parts of a message that nobody needs, and Context.AllocDeviceMemory is
+// memory of the NIC.
+//
 // # Concurrency
 //
 // Every method may be called from any goroutine. A queue pair has one lock for its send queue and

@@ -118,3 +118,58 @@ func ExampleStatusError() {
 	// 5 remote access error
 	// the peer answered with a NAK: remote access error
 }
+
+// A window lends a peer part of a region until it is invalidated.
+func ExamplePD_AllocWindow() {
+	ctx := context.Background()
+	nic, a, b, pd, err := sides(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer nic.Close()
+	defer pd.Context().Close()
+
+	shelf, err := pd.AllocMemory(4096, verbs.AccessLocalWrite|verbs.AccessMWBind)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	window, err := pd.AllocWindow(verbs.MWType2)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer window.Close()
+	for _, step := range []struct {
+		who *verbs.QP
+		wr  func() verbs.SendWR
+	}{
+		{b, func() verbs.SendWR {
+			return verbs.SendWR{Opcode: verbs.WRBindMW, Bind: &verbs.Bind{
+				Window: window, Region: shelf, Addr: shelf.Addr() + 64, Length: 5,
+				Access: verbs.AccessRemoteWrite,
+			}}
+		}},
+		{a, func() verbs.SendWR {
+			return verbs.SendWR{
+				Opcode: verbs.WRWrite, Inline: []byte("hello"), RemoteAddr: shelf.Addr() + 64,
+				RKey: window.RKey(),
+			}
+		}},
+		{b, func() verbs.SendWR {
+			return verbs.SendWR{Opcode: verbs.WRLocalInvalidate, InvalidateKey: window.RKey()}
+		}},
+	} {
+		if _, err := step.who.PostSend(step.wr()); err != nil {
+			fmt.Println(err)
+			return
+		}
+		if _, err := wait(ctx, step.who.Config().SendCQ); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	fmt.Printf("%s\n", shelf.Bytes()[64:69])
+	// Output: hello
+}
