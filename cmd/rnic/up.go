@@ -144,6 +144,7 @@ func newUp() *cobra.Command {
 			return options.check()
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
+			signal.Ignore(syscall.SIGXFSZ) // a log that may grow no more is no reason to end
 			if reportFD >= 0 {
 				return upBackground(c, &options, os.NewFile(uintptr(reportFD), "report"))
 			}

@@ -37,6 +37,9 @@ func create(name string, bytes, seals int) (*Memory, error) {
 	if bytes <= 0 {
 		return nil, fmt.Errorf("shm: %d bytes of shared memory asked for", bytes)
 	}
+	if err := checkFileSize(bytes); err != nil {
+		return nil, err
+	}
 	fd, err := memfd(name)
 	if err != nil {
 		return nil, fmt.Errorf("shm: memfd_create: %w%s", err, remedy(err))
@@ -74,11 +77,24 @@ func memfd(name string) (int, error) {
 	return unix.MemfdCreate(name, flags)
 }
 
+// checkFileSize refuses what the process may not have. A file that is made larger than it may be
+// would not just fail: the kernel sends SIGXFSZ, which ends the process.
+func checkFileSize(bytes int) error {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_FSIZE, &limit) != nil || limit.Cur >= uint64(bytes) {
+		return nil
+	}
+	return fmt.Errorf("shm: %d bytes of shared memory: %w (raise the limit on the size of files:"+
+		" ulimit -f)", bytes, unix.EFBIG)
+}
+
 // remedy says what an operator can do about a full table.
 func remedy(err error) string {
 	switch {
 	case errors.Is(err, unix.EMFILE):
 		return " (raise the limit on open files: ulimit -n)"
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS):
+		return " (a seccomp filter or a security module forbids it)"
 	case errors.Is(err, unix.ENOMEM):
 		return " (memory, or the limit sysctl vm.max_map_count, is used up)"
 	}
@@ -87,6 +103,9 @@ func remedy(err error) string {
 
 // CreateFilled makes a memfd that holds content and that nobody can ever change. It is not mapped.
 func CreateFilled(name string, content []byte) (fd int, err error) {
+	if err := checkFileSize(len(content)); err != nil {
+		return -1, err
+	}
 	fd, err = memfd(name)
 	if err != nil {
 		return -1, fmt.Errorf("shm: memfd_create: %w%s", err, remedy(err))

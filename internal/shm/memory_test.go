@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -245,4 +246,25 @@ func TestMapping_Truncated_FaultIsAPanicWithTheAddress(t *testing.T) {
 	}()
 	copy(data[4096:], make([]byte, 4096))
 	t.Error("the write did not fault")
+}
+
+// A process that may write no file is refused; the kernel would end it.
+func TestMemory_NoFileAllowed_NamesTheRemedy(t *testing.T) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Create("rnic-test", 4096)
+	_, errFilled := CreateFilled("rnic-test", []byte{1})
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range []error{err, errFilled} {
+		if !errors.Is(err, unix.EFBIG) || !strings.Contains(err.Error(), "ulimit -f") {
+			t.Errorf("%v", err)
+		}
+	}
 }
