@@ -144,8 +144,8 @@ func (x *windowRun) bind() {
 	isTwo := m.w.Type == rdma.MWType2
 	isZero := b.Access.Has(rdma.AccessZeroBased)
 	end := b.Addr + b.Length - testBase
-	legal := who.PD == 1 && !(isTwo && (m.isOpen || b.Length == 0)) && !(isZero && !isTwo) &&
-		(b.Length == 0 || end <= 4096)
+	isReady := !isTwo || !m.isOpen && b.Length > 0
+	legal := who.PD == 1 && isReady && (isTwo || !isZero) && (b.Length == 0 || end <= 4096)
 	old := m.w.Key
 	f := x.table.Bind(who, &b)
 	if (f == FaultNone) != legal {
