@@ -38,7 +38,8 @@ type Config struct {
 	// so that a poll finds many at once.
 	Fault string
 	// Limits bounds what each program may have, such as "qps=100,mrs=5000"; also pds, cqs, srqs,
-	// ahs, mws, and device-memory in bytes. ibv_query_device(3) tells them.
+	// ahs, mws, channels, xrcds, event-channels, cm-ids, and in bytes queue-memory and
+	// device-memory. ibv_query_device(3) tells most of them, "rnic devinfo -v" all.
 	Limits string
 	// Socket also serves other programs, at this path; empty serves none.
 	Socket string

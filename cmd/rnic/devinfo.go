@@ -72,6 +72,7 @@ func (d *devinfo) print() {
 	}, d.process()...))
 	d.section("GIDs", d.addresses())
 	d.section("limits", d.limits)
+	d.section("limits of one program (rnic up --limit)", d.programLimits())
 	d.section("port counters", d.counters(s.Network))
 	d.section("counters", d.nonzero(s.Counters))
 	d.section("lane", d.nonzero(s.Lane))
@@ -81,6 +82,16 @@ func (d *devinfo) print() {
 			fmt.Fprintf(d.out, "    %s\n", cause)
 		}
 	}
+}
+
+func (d *devinfo) programLimits() []property {
+	var out []property
+	if d.verbose {
+		for _, name := range slices.Sorted(maps.Keys(d.status.Limits)) {
+			out = append(out, property{name, fmt.Sprint(d.status.Limits[name])})
+		}
+	}
+	return out
 }
 
 func (d *devinfo) section(title string, properties []property) {

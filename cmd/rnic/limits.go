@@ -55,6 +55,7 @@ func limitsOf(a *abi.DeviceAttr) []property {
 	number("max_ah", a.MaxAH)
 	number("max_mw", a.MaxMW)
 	out = append(out, property{"max_dm_size", fmt.Sprint(a.MaxDMSize)})
+	out = append(out, property{"max_dm_size", fmt.Sprint(a.MaxDMSize)})
 	number("max_mcast_grp", a.MaxMcastGrp)
 	number("max_pkeys", a.MaxPKeys)
 	number("local_ca_ack_delay", a.LocalCAAckDelay)

@@ -63,7 +63,7 @@ func (o *upOptions) register(c *cobra.Command) {
 		"order GIDs as this `adapter` does: rxe, irdma, mlx5, bnxt; or ib: a port with a LID")
 	f.StringVar(&o.limit, "limit", "",
 		"what one program may have, such as `qps=100,mrs=5000`; also pds, cqs, srqs, ahs, mws,\n"+
-			"device-memory (bytes)")
+			"channels, xrcds, event-channels, cm-ids, and in bytes queue-memory, device-memory")
 	f.BoolVar(&o.localOnly, "local-only", false,
 		"serve programs of this host only, without UDP port 4791")
 }

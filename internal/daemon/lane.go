@@ -113,6 +113,7 @@ func newLane(cfg nic.Config, spin time.Duration) (*lane, error) {
 	l.out[0].init()
 	l.out[1].init()
 	l.memory, l.budget = &queueAllocator{lane: l}, newBudget()
+	l.memory.most = int64(cfg.Client.WithDefaults().QueueMemory)
 	cfg.Memory, cfg.Groups = l.memory, l
 	l.nic = nic.New(cfg)
 	var err error

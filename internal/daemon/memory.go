@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/nic"
@@ -17,6 +18,7 @@ const foreignMapsMax = 2048
 type queueAllocator struct {
 	lane    *lane
 	owner   *session // of the request that the lane executes
+	most    int64    // bytes that a session may have
 	garbage []*shm.Memory
 }
 
@@ -29,6 +31,9 @@ type queueMemory struct {
 
 // Alloc implements nic.Allocator.
 func (a *queueAllocator) Alloc(bytes int) (nic.Shared, error) {
+	if a.owner != nil && int64(bytes) > a.most-a.owner.queueBytes {
+		return nil, fmt.Errorf("limit of %d bytes a program", a.most)
+	}
 	if err := a.lane.budget.take(int64(bytes)); err != nil {
 		return nil, err
 	}
@@ -40,6 +45,7 @@ func (a *queueAllocator) Alloc(bytes int) (nic.Shared, error) {
 	q := &queueMemory{Memory: m, allocator: a, owner: a.owner}
 	if a.owner != nil {
 		a.owner.queues[q] = struct{}{}
+		a.owner.queueBytes += int64(bytes)
 	}
 	return q, nil
 }
@@ -48,6 +54,7 @@ func (a *queueAllocator) Alloc(bytes int) (nic.Shared, error) {
 func (q *queueMemory) Release() {
 	if q.owner != nil {
 		delete(q.owner.queues, q)
+		q.owner.queueBytes -= int64(len(q.Bytes()))
 	}
 	q.allocator.lane.budget.give(int64(len(q.Bytes())))
 	q.allocator.garbage = append(q.allocator.garbage, q.Memory)

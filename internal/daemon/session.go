@@ -58,10 +58,12 @@ type session struct {
 	async    *outbox
 	channels map[uint32]*outbox
 	queues   map[*queueMemory]struct{}
-	mapped   map[uint32][]mem.Segment // by region
-	evicted  bool                     // see survive
-	dmFDs    map[uint32]int           // of device memory, for who imports it
-	cm       cmState
+	// queueBytes is what they take.
+	queueBytes int64
+	mapped     map[uint32][]mem.Segment // by region
+	evicted    bool                     // see survive
+	dmFDs      map[uint32]int           // of device memory, for who imports it
+	cm         cmState
 }
 
 func newSession(d *Daemon, conn *ctl.Conn) (*session, error) {

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softrnic/softrnic/internal/ctl"
+	"github.com/softrnic/softrnic/internal/daemon"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/verbs"
 )
@@ -75,5 +76,34 @@ func TestVerbs_ProgramOutOfDescriptors_NothingIsMade(t *testing.T) {
 	})
 	if err := pd.Close(); err != nil {
 		t.Errorf("the domain holds something: %v", err)
+	}
+}
+
+// The queues of one program take no more memory than it may have, and another has as much.
+func TestVerbs_QueueMemoryUsedUp_IsToldToThatProgram(t *testing.T) {
+	d := start(t, daemon.Config{Embedded: true, NoNetwork: true, Limits: "queue-memory=1000000"})
+	for range 2 {
+		c := open(t, d)
+		var queues []*verbs.CQ
+		var err error
+		for err == nil && len(queues) < 10 {
+			var q *verbs.CQ
+			if q, err = c.CreateCQ(verbs.CQConfig{Entries: 4096, PollOnly: true}); err == nil {
+				queues = append(queues, q)
+			}
+		}
+		if len(queues) != 3 || !errors.Is(err, unix.ENOMEM) ||
+			!strings.Contains(err.Error(), "limit of 1000000 bytes") {
+			t.Errorf("%d queues, then %v", len(queues), err)
+		}
+		if err := queues[0].Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.CreateCQ(verbs.CQConfig{Entries: 4096, PollOnly: true}); err != nil {
+			t.Errorf("in the place of one that has gone: %v", err)
+		}
+	}
+	if status, _ := d.Status(); status.Limits["queue-memory"] != 1000000 || status.Limits["qps"] == 0 {
+		t.Errorf("told: %v", status.Limits)
 	}
 }

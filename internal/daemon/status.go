@@ -33,6 +33,8 @@ type Status struct {
 	// Mirror is the path between the NIC's own QPs when faults are on.
 	Mirror *PortStatus       `json:"mirror,omitempty"`
 	Lane   map[string]uint64 `json:"lane"`
+	// Limits is what one program may have, by the names that limits.ParseClient knows.
+	Limits map[string]uint64 `json:"limits"`
 }
 
 // PortStatus describes a port.
@@ -74,8 +76,9 @@ func (d *Daemon) Status() (Status, bool) {
 func (d *Daemon) takeStatus() (s Status, took time.Duration, ok bool) {
 	s = Status{
 		PID: d.pid, UID: os.Geteuid(), Socket: d.SocketPath(), Started: d.started,
-		LocalOnly: d.localOnly,
+		LocalOnly: d.localOnly, Limits: map[string]uint64{},
 	}
+	d.cfg.client().Each(func(name string, value uint64) { s.Limits[name] = value })
 	if !d.profile.IsZero() || d.profile.Completions > 0 {
 		s.Fault = d.profile.String()
 	}

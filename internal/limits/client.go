@@ -10,8 +10,16 @@ import (
 // 0 stands for the default.
 type Client struct {
 	PDs, CQs, QPs, SRQs, AHs, MRs, MWs uint64
+	// Channels are those of completions. With what follows, but for DeviceMemory, they are told by
+	// "rnic devinfo -v" alone: verbs have no attribute for them.
+	Channels, XRCDs uint64
+	// EventChannels and CMIDs are those of rdma_cm.
+	EventChannels, CMIDs uint64
 	// DeviceMemory is in bytes, over all pieces.
 	DeviceMemory uint64
+	// QueueMemory is what all queues and device memory take, in bytes. Pages that nobody has
+	// touched count, although they are not there.
+	QueueMemory uint64
 }
 
 // DefaultClient are the bounds unless an operator chooses others. A single client can have most of
@@ -19,7 +27,9 @@ type Client struct {
 func DefaultClient() Client {
 	return Client{
 		PDs: MaxPD, CQs: MaxCQ, QPs: MaxQPPerContext, SRQs: MaxSRQ, AHs: MaxAH,
-		MRs: MaxMR / 2, MWs: MaxMW / 2, DeviceMemory: 64 << 20,
+		MRs: MaxMR / 2, MWs: MaxMW / 2, Channels: MaxCompChannels, XRCDs: MaxXRCD,
+		EventChannels: MaxEventChannels, CMIDs: MaxCMIDs, DeviceMemory: 64 << 20,
+		QueueMemory: 64 << 30,
 	}
 }
 
@@ -39,6 +49,11 @@ var clientBounds = []clientBound{
 	{"ahs", MaxAH, func(c *Client) *uint64 { return &c.AHs }},
 	{"mrs", MaxMR, func(c *Client) *uint64 { return &c.MRs }},
 	{"mws", MaxMW, func(c *Client) *uint64 { return &c.MWs }},
+	{"channels", MaxCompChannels, func(c *Client) *uint64 { return &c.Channels }},
+	{"xrcds", MaxXRCD, func(c *Client) *uint64 { return &c.XRCDs }},
+	{"event-channels", MaxEventChannels, func(c *Client) *uint64 { return &c.EventChannels }},
+	{"cm-ids", MaxCMIDs, func(c *Client) *uint64 { return &c.CMIDs }},
+	{"queue-memory", MaxQueueBytes, func(c *Client) *uint64 { return &c.QueueMemory }},
 	{"device-memory", MaxDMBytes, func(c *Client) *uint64 { return &c.DeviceMemory }},
 }
 
@@ -53,8 +68,15 @@ func (c Client) WithDefaults() Client {
 	return c
 }
 
+// Each tells the bounds by the names that ParseClient knows.
+func (c Client) Each(f func(name string, value uint64)) {
+	for _, b := range clientBounds {
+		f(b.name, *b.field(&c))
+	}
+}
+
 // ParseClient reads bounds such as "qps=100,mrs=5000"; what is not named keeps its default. Device
-// memory is in bytes.
+// and queue memory are in bytes.
 func ParseClient(text string) (Client, error) {
 	var c Client
 	for part := range strings.SplitSeq(text, ",") {

@@ -17,9 +17,9 @@ func TestParseClient_NamesWhatIsWrong(t *testing.T) {
 }
 
 func TestParseClient_KeepsDefaults(t *testing.T) {
-	got, err := ParseClient("qps=7, device-memory=4096")
+	got, err := ParseClient("qps=7, device-memory=4096,cm-ids=9")
 	want := DefaultClient()
-	want.QPs, want.DeviceMemory = 7, 4096
+	want.QPs, want.DeviceMemory, want.CMIDs = 7, 4096, 9
 	if err != nil || got != want {
 		t.Errorf("%+v, %v", got, err)
 	}

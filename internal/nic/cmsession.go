@@ -78,6 +78,10 @@ func (s *CMSession) CreateEventChannel() (uint32, *rdma.Refusal) {
 	if s.nic.cm.channels >= limits.MaxEventChannels {
 		return 0, refusef(syscall.ENOMEM, "limit of %d event channels", limits.MaxEventChannels)
 	}
+	most := s.nic.cfg.Client.EventChannels
+	if r := mayHave("event channels", len(s.channels), most); r != nil {
+		return 0, r
+	}
 	h := s.nic.id()
 	s.channels[h] = true
 	s.nic.cm.channels++
@@ -138,6 +142,9 @@ func (s *CMSession) newIdentifier(channel uint32, space portSpace, t rdma.QPType
 	n := s.nic
 	if len(n.cm.ids) >= limits.MaxCMIDs {
 		return nil, refusef(syscall.ENOMEM, "limit of %d communication identifiers", limits.MaxCMIDs)
+	}
+	if r := mayHave("communication identifiers", len(s.ids), n.cfg.Client.CMIDs); r != nil {
+		return nil, r
 	}
 	i := &identifier{
 		session: s, handle: n.id(), channel: channel, space: space, qpType: t,

@@ -173,6 +173,9 @@ func (c *Context) CreateChannel() (uint32, *rdma.Refusal) {
 	if c.nic.counts.channels >= limits.MaxCompChannels {
 		return 0, refusef(syscall.ENOMEM, "limit of %d completion channels", limits.MaxCompChannels)
 	}
+	if r := mayHave("completion channels", len(c.channels), c.most().Channels); r != nil {
+		return 0, r
+	}
 	h := c.nic.id()
 	c.channels[h] = true
 	c.nic.counts.channels++

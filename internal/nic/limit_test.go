@@ -15,6 +15,7 @@ func TestLimits_OfAClient_AreToldAndKept(t *testing.T) {
 	b := &bench{t: t, heap: new(arena)}
 	b.n = New(Config{Name: "rnic0", NodeGUID: 1, Memory: b.heap, Client: limits.Client{
 		PDs: 1, CQs: 1, QPs: 2, SRQs: 1, AHs: 1, MRs: 1, MWs: 1, DeviceMemory: 8192,
+		Channels: 1, XRCDs: 1, EventChannels: 1, CMIDs: 1,
 	}})
 	b.n.SetPort(0, Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{
 		{GID: gid(1), Port: 1, Type: 2},
@@ -58,6 +59,14 @@ func (b *bench) exhaust(cq *appCQ) {
 	b.granted(r)
 	_, _, r = b.c.AllocDM(&abi.AllocDMReq{Length: 8000})
 	b.granted(r)
+	_, r = b.c.CreateChannel()
+	b.granted(r)
+	_, r = b.c.OpenXRCD(nil, abi.XRCDCreate)
+	b.granted(r)
+	_, r = b.c.CreateChannel()
+	refused(b.t, "create_comp_channel", r, syscall.ENOMEM)
+	_, r = b.c.OpenXRCD(nil, abi.XRCDCreate)
+	refused(b.t, "open_xrcd", r, syscall.ENOMEM)
 	_, r = b.c.AllocPD()
 	refused(b.t, "alloc_pd", r, syscall.ENOMEM)
 	_, _, r = b.c.CreateCQ(&abi.CreateCQReq{Entries: 1})
@@ -74,4 +83,31 @@ func (b *bench) exhaust(cq *appCQ) {
 	refused(b.t, "alloc_mw", r, syscall.ENOMEM)
 	_, _, r = b.c.AllocDM(&abi.AllocDMReq{Length: 8000})
 	refused(b.t, "alloc_dm", r, syscall.ENOMEM)
+}
+
+// TestLimits_OfASession_AreKept is the same for connection management.
+func TestLimits_OfASession_AreKept(t *testing.T) {
+	n := New(Config{Name: "rnic0", NodeGUID: 1, Memory: new(arena), Client: limits.Client{
+		EventChannels: 1, CMIDs: 2,
+	}})
+	for range 2 {
+		s, r := n.OpenCM(0, CMConfig{})
+		if r != nil {
+			t.Fatal(r)
+		}
+		channel, r := s.CreateEventChannel()
+		if r != nil {
+			t.Fatal(r)
+		}
+		_, r = s.CreateEventChannel()
+		refused(t, "create_event_channel", r, syscall.ENOMEM)
+		req := &abi.CreateIDReq{Channel: channel, PortSpace: uint32(spaceTCP)}
+		for range 2 {
+			if _, r := s.CreateID(req); r != nil {
+				t.Fatal(r)
+			}
+		}
+		_, r = s.CreateID(req)
+		refused(t, "create_id", r, syscall.ENOMEM)
+	}
 }

@@ -50,6 +50,9 @@ func (c *Context) OpenXRCD(key *XRCKey, flags uint32) (uint32, *rdma.Refusal) {
 	if n.counts.xrcds >= limits.MaxXRCD {
 		return 0, refusef(syscall.ENOMEM, "limit of %d XRC domains", limits.MaxXRCD)
 	}
+	if r := mayHave("XRC domains", len(c.xrcds), c.most().XRCDs); r != nil {
+		return 0, r
+	}
 	var d *xrcDomain
 	if key != nil {
 		d = n.domains[*key]
