@@ -81,20 +81,21 @@ static void change_mr(int i)
 
 void step_mr(void)
 {
-	int i = chance_below(MRS);
+	/* The first ones stay, so that there is always something to send from. */
+	int i = AREAS + chance_below(MRS - AREAS);
 	struct mr_slot *m = &world.mrs[i];
 
 	if (m->mr) {
 		change_mr(i);
 		return;
 	}
-	m->pd = chance_percent(85) ? 0 : chance_below(PDS);
+	m->pd = world.risky ? chance_below(PDS) : 0;
 	if (!world.pds[m->pd])
 		return;
 	m->area = chance_below(AREAS);
 	m->offset = CHANCE_OF(0, 0, 8, 4096, 4097, 20000);
 	m->length = CHANCE_OF(1, 100, 4096, 8192, 30000, 40000);
-	m->access = chance_percent(60) ? all_rights : chance_below(32);
+	m->access = world.risky ? chance_below(32) : all_rights;
 	if (chance_percent(50))
 		m->access |= IBV_ACCESS_MW_BIND;
 	register_mr(i);
@@ -110,17 +111,15 @@ static void bind_type_1(int i)
 	struct work *work;
 	int error;
 
-	if (m < 0 || !qp->qp || queue_pair_state(q) != IBV_QPS_RTS)
-		return;
-	if (qp->qp->qp_type == IBV_QPT_UD)
+	if (m < 0 || !qp->qp || qp->qp->qp_type == IBV_QPT_UD)
 		return;
 	w->offset = chance_below(world.mrs[m].length / 2);
-	w->length = chance_percent(10) ? 0 : 1 + chance_below(world.mrs[m].length - w->offset);
+	w->length = world.risky && chance_percent(20) ? 0 : 1 + chance_below(world.mrs[m].length - w->offset);
 	bind.bind_info.mr = world.mrs[m].mr;
 	bind.bind_info.addr = (uintptr_t)world.mrs[m].mr->addr + w->offset;
 	bind.bind_info.length = w->length;
 	bind.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-	work = works_add(&qp->sends, (uint64_t)q << 32 | qp->sends.tail);
+	work = works_add(&qp->sends, qp->sends.tail);
 	bind.wr_id = work->id;
 	work->signaled = true;
 	error = ibv_bind_mw(qp->qp, w->mw, &bind);
@@ -151,13 +150,13 @@ void step_mw(void)
 			*w = (struct mw_slot){.mr = -1};
 		return;
 	}
-	w->pd = chance_percent(85) ? 0 : chance_below(PDS);
+	w->pd = 0;
 	if (!world.pds[w->pd])
 		return;
 	w->mw = ibv_alloc_mw(world.pds[w->pd], i % 2 ? IBV_MW_TYPE_2 : IBV_MW_TYPE_1);
 	tell("alloc_mw mw%d type %d: %s", i, i % 2 + 1, outcome(w->mw ? 0 : errno));
 	if (w->mw)
-		w->rkey = w->next_rkey = w->mw->rkey;
+		w->next_rkey = w->mw->rkey;
 }
 
 static void query_srq(int i)
@@ -208,7 +207,7 @@ void step_srq(void)
 
 void step_ah(void)
 {
-	int i = chance_below(AHS);
+	int i = 1 + (int)chance_below(AHS - 1); /* the first one stays */
 	struct ah_slot *a = &world.ahs[i];
 	struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 64}};
 	int error;
@@ -246,6 +245,29 @@ int object_mr_of(int pd, int area, unsigned int access)
 	return -1;
 }
 
+/* Windows go away after a risky step: whether they are bound may differ. */
+void objects_heal(void)
+{
+	for (int i = 0; i < MWS; i++) {
+		if (!world.mws[i].mw)
+			continue;
+		if (ibv_dealloc_mw(world.mws[i].mw))
+			die("ibv_dealloc_mw");
+		world.mws[i] = (struct mw_slot){.mr = -1};
+	}
+}
+
+static void begin_ah(void)
+{
+	struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 64}};
+
+	attr.grh.dgid = world.gid;
+	attr.grh.sgid_index = world.gid_index;
+	world.ahs[0].ah = ibv_create_ah(world.pds[0], &attr);
+	if (!world.ahs[0].ah)
+		die("ibv_create_ah");
+}
+
 /* Most steps need something to work with: one domain, two queues, a region in each area. */
 void objects_begin(void)
 {
@@ -256,6 +278,7 @@ void objects_begin(void)
 		world.mws[i].mr = -1;
 	for (int i = 0; i < 2; i++)
 		create_cq(i, 200);
+	begin_ah();
 	for (int i = 0; i < AREAS; i++) {
 		world.mrs[i] = (struct mr_slot){.area = i, .length = 50000, .access = all_rights};
 		if (i == TARGET)

@@ -19,7 +19,7 @@ struct work *works_add(struct works *works, uint64_t id)
 {
 	struct work *work = &works->list[works->tail++ % WORKS];
 
-	*work = (struct work){.id = id, .window = -1};
+	*work = (struct work){.id = id};
 	return work;
 }
 
@@ -227,54 +227,49 @@ static void wipe_header(const struct work *work)
 	}
 }
 
-static void end_bind(const struct ibv_wc *wc, const struct work *work)
-{
-	if (work->window < 0 || wc->status != IBV_WC_SUCCESS)
-		return;
-	world.mws[work->window].rkey = world.mws[work->window].next_rkey;
-}
-
 static void tell_send(int i, const struct ibv_wc *wc)
 {
 	struct work work;
 
 	if (!end_work(&world.qps[i].sends, wc->wr_id, &work)) {
-		tell("  send qp%d wr %u out of order", i, (unsigned int)wc->wr_id);
+		tell("  send qp%d %u out of order", i, (unsigned int)wc->wr_id & 0x7fffffff);
 		return;
 	}
-	end_bind(wc, &work);
 	if (wc->status) {
-		tell("  send qp%d wr %u: %s", i, (unsigned int)wc->wr_id,
+		tell("  send qp%d %u: %s", i, (unsigned int)wc->wr_id & 0x7fffffff,
 		     ibv_wc_status_str(wc->status));
 		return;
 	}
-	tell("  send qp%d wr %u: opcode %d", i, (unsigned int)wc->wr_id, wc->opcode);
+	tell("  send qp%d %u: opcode %d", i, (unsigned int)wc->wr_id & 0x7fffffff, wc->opcode);
 	if (wc->opcode == IBV_WC_RDMA_READ)
-		tell("  send qp%d wr %u length %u", i, (unsigned int)wc->wr_id, wc->byte_len);
+		tell("  send qp%d %u length %u", i, (unsigned int)wc->wr_id & 0x7fffffff, wc->byte_len);
 }
 
 static void tell_receive(int i, const struct ibv_wc *wc)
 {
 	struct qp_slot *q = &world.qps[i];
 	struct works *works = q->srq >= 0 ? &world.srqs[q->srq].works : &q->receives;
-	const unsigned int flags = wc->wc_flags & (IBV_WC_GRH | IBV_WC_WITH_IMM | IBV_WC_WITH_INV);
+	unsigned int flags = wc->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV);
 	struct work work;
 
+	/* ibv_poll_cq(3): means something for datagrams only. rxe sets it for UC too. */
+	if (q->qp->qp_type == IBV_QPT_UD)
+		flags |= wc->wc_flags & IBV_WC_GRH;
 	if (!end_work(works, wc->wr_id, &work)) {
-		tell("  recv qp%d wr %u out of order", i, (unsigned int)wc->wr_id);
+		tell("  recv qp%d %u out of order", i, (unsigned int)wc->wr_id & 0x7fffffff);
 		return;
 	}
 	if (wc->status) {
-		tell("  recv qp%d wr %u: %s", i, (unsigned int)wc->wr_id,
+		tell("  recv qp%d %u: %s", i, (unsigned int)wc->wr_id & 0x7fffffff,
 		     ibv_wc_status_str(wc->status));
 		return;
 	}
-	tell("  recv qp%d wr %u: opcode %d length %u flags %#x", i, (unsigned int)wc->wr_id,
+	tell("  recv qp%d %u: opcode %d length %u flags %#x", i, (unsigned int)wc->wr_id & 0x7fffffff,
 	     wc->opcode, wc->byte_len, flags);
 	if (flags & IBV_WC_WITH_IMM)
-		tell("  recv qp%d wr %u immediate %#x", i, (unsigned int)wc->wr_id, wc->imm_data);
+		tell("  recv qp%d %u immediate %#x", i, (unsigned int)wc->wr_id & 0x7fffffff, wc->imm_data);
 	if (q->qp->qp_type == IBV_QPT_UD) {
-		tell("  recv qp%d wr %u from qp%d", i, (unsigned int)wc->wr_id,
+		tell("  recv qp%d %u from qp%d", i, (unsigned int)wc->wr_id & 0x7fffffff,
 		     qp_of_number(wc->src_qp));
 		wipe_header(&work);
 	}

@@ -61,6 +61,11 @@ static int modify(int i, struct ibv_qp_attr *attr, int mask)
 
 static const int init_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 
+static int right_mask(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
+}
+
 static int rtr_mask(enum ibv_qp_type type)
 {
 	if (type == IBV_QPT_UD)
@@ -79,12 +84,12 @@ static int rts_mask(enum ibv_qp_type type)
 	       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 }
 
-static struct ibv_qp_attr good_attr(int i)
+static struct ibv_qp_attr good_attr(int i, int mtu)
 {
 	const struct qp_slot *q = &world.qps[i];
 	const struct qp_slot *peer = &world.qps[q->peer];
 	struct ibv_qp_attr attr = {
-		.port_num = 1, .path_mtu = IBV_MTU_1024, .qp_access_flags = q->access,
+		.port_num = 1, .path_mtu = mtu, .qp_access_flags = q->access,
 		.rq_psn = 1000 + q->peer, .sq_psn = 1000 + i, .max_rd_atomic = 4,
 		.max_dest_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 15, .retry_cnt = 2,
 		.rnr_retry = 1, .qkey = q->qkey,
@@ -107,58 +112,58 @@ static void raise(int i, struct ibv_qp_attr attr)
 	reset = modify(i, &attr, IBV_QP_STATE);
 	attr.qp_state = IBV_QPS_INIT;
 	init = modify(i, &attr,
-		      init_mask | (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+		      init_mask | right_mask(type));
 	attr.qp_state = IBV_QPS_RTR;
 	rtr = modify(i, &attr, rtr_mask(type));
 	attr.qp_state = IBV_QPS_RTS;
 	rts = modify(i, &attr, rts_mask(type));
-	tell("connect qp%d qp%d: %s %s %s %s", i, world.qps[i].peer, outcome(reset), outcome(init),
-	     outcome(rtr), outcome(rts));
+	if (reset || init || rtr || rts)
+		tell("raise qp%d qp%d: %s %s %s %s", i, world.qps[i].peer, outcome(reset),
+		     outcome(init), outcome(rtr), outcome(rts));
 }
 
-static void connect_pair(int i, int mtu)
+/* The last two may be of any type: a pair if they are of one, else each is its own peer. */
+static void pair_last(void)
 {
-	struct ibv_qp_attr attr;
-	int k = world.qps[i].peer;
+	struct qp_slot *a = &world.qps[QPS - 2], *b = &world.qps[QPS - 1];
+	bool pair = a->qp && b->qp && a->qp->qp_type == b->qp->qp_type;
 
-	attr = good_attr(i);
-	attr.path_mtu = mtu;
-	raise(i, attr);
-	if (k == i || !world.qps[k].qp)
-		return;
-	attr = good_attr(k);
-	attr.path_mtu = mtu;
-	raise(k, attr);
+	a->peer = pair ? QPS - 1 : QPS - 2;
+	b->peer = pair ? QPS - 2 : QPS - 1;
 }
 
-void step_qp_connect(void)
+void queue_pairs_heal(void)
 {
-	int first = chance_below(QPS), i = 0;
+	int mtu = CHANCE_OF(IBV_MTU_256, IBV_MTU_1024, IBV_MTU_1024);
 
-	for (int k = 0; k < QPS; k++) {
-		i = (first + k) % QPS;
-		if (world.qps[i].qp && queue_pair_state(i) != IBV_QPS_RTS)
-			break;
+	pair_last();
+	for (int i = 0; i < QPS; i++) {
+		world.qps[i].access = all_rights;
+		if (world.qps[i].qp)
+			raise(i, good_attr(i, mtu));
 	}
-	if (!world.qps[i].qp)
-		return;
-	if (i >= QPS - 2 && world.qps[QPS - 2].qp && world.qps[QPS - 1].qp &&
-	    world.qps[QPS - 2].qp->qp_type == world.qps[QPS - 1].qp->qp_type)
-		world.qps[i].peer = chance_percent(80) ? i ^ 1 : i;
-	else if (i >= QPS - 2)
-		world.qps[i].peer = i;
-	world.qps[i].access = chance_percent(80) ? all_rights : chance_below(16);
-	world.qps[world.qps[i].peer].peer = i;
-	connect_pair(i, CHANCE_OF(IBV_MTU_256, IBV_MTU_1024, IBV_MTU_1024));
 }
 
-bool queue_pairs_are_broken(void)
+/* Takes a queue pair from RTS to any other state but SQE. */
+void queue_pair_change(int slot)
 {
-	int broken = 0;
+	struct ibv_qp_attr attr = good_attr(slot, IBV_MTU_1024);
+	enum ibv_qp_type type = world.qps[slot].qp->qp_type;
+	int to = CHANCE_OF(IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_SQD, IBV_QPS_ERR);
+	int errors[3] = {0};
 
-	for (int i = 0; i < QPS; i++)
-		broken += world.qps[i].qp && queue_pair_state(i) != IBV_QPS_RTS;
-	return broken >= 2;
+	attr.qp_state = to == IBV_QPS_INIT || to == IBV_QPS_RTR ? IBV_QPS_RESET : to;
+	errors[0] = modify(slot, &attr, IBV_QP_STATE);
+	if (to == IBV_QPS_INIT || to == IBV_QPS_RTR) {
+		attr.qp_state = IBV_QPS_INIT;
+		errors[1] = modify(slot, &attr, init_mask | right_mask(type));
+	}
+	if (to == IBV_QPS_RTR) {
+		attr.qp_state = IBV_QPS_RTR;
+		errors[2] = modify(slot, &attr, rtr_mask(type));
+	}
+	tell("change qp%d to state %d: %s %s %s", slot, to, outcome(errors[0]), outcome(errors[1]),
+	     outcome(errors[2]));
 }
 
 void step_qp_lifetime(void)
@@ -168,6 +173,7 @@ void step_qp_lifetime(void)
 	enum ibv_qp_type type;
 	int error;
 
+	world.risky = true;
 	if (q->qp) {
 		error = ibv_destroy_qp(q->qp);
 		tell("destroy_qp qp%d: %s", i, outcome(error));
@@ -180,7 +186,7 @@ void step_qp_lifetime(void)
 		type = IBV_QPT_UD;
 	else if (i >= 6)
 		type = CHANCE_OF(IBV_QPT_RC, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, 1, 77);
-	q->pd = chance_percent(80) ? 0 : chance_below(PDS);
+	q->pd = 0;
 	q->send_cq = chance_below(CQS);
 	q->recv_cq = chance_below(CQS);
 	q->srq = chance_percent(40) ? (int)chance_below(SRQS) : -1;
@@ -201,18 +207,19 @@ void step_qp_lifetime(void)
 void step_qp_modify(void)
 {
 	int i = chance_below(QPS);
-	struct ibv_qp_attr attr = good_attr(i);
+	struct ibv_qp_attr attr = good_attr(i, IBV_MTU_1024);
 	enum ibv_qp_type type;
 	int mask, error;
 
 	if (!world.qps[i].qp)
 		return;
+	world.risky = true;
 	type = world.qps[i].qp->qp_type;
 	attr.qp_state = CHANCE_OF(IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS,
 				  IBV_QPS_RTS, IBV_QPS_SQD, IBV_QPS_SQE, IBV_QPS_ERR);
 	mask = IBV_QP_STATE;
 	if (attr.qp_state == IBV_QPS_INIT)
-		mask = init_mask | (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+		mask = init_mask | right_mask(type);
 	else if (attr.qp_state == IBV_QPS_RTR)
 		mask = rtr_mask(type);
 	else if (attr.qp_state == IBV_QPS_RTS && chance_percent(50))
@@ -292,6 +299,5 @@ void queue_pairs_begin(void)
 		if (i < 6)
 			create_qp(i, types[i / 2]);
 	}
-	for (int i = 0; i < 6; i += 2)
-		connect_pair(i, IBV_MTU_1024);
+	queue_pairs_heal();
 }

@@ -29,7 +29,7 @@ struct mr_slot {
 struct mw_slot {
 	struct ibv_mw *mw;
 	int pd, mr;
-	uint32_t rkey, next_rkey; /* of a window of type 2: now, and when the bind has completed */
+	uint32_t next_rkey; /* of a window of type 2, when all binds are done */
 	uint32_t offset, length;
 	bool bound;
 };
@@ -39,7 +39,6 @@ struct work {
 	uint64_t id;
 	struct ibv_sge sges[SGES];
 	int num_sge;
-	int window; /* whose bind it is, or -1 */
 	bool signaled;
 };
 
@@ -79,6 +78,7 @@ struct world {
 	unsigned int step;
 	unsigned char *areas[AREAS];
 	uint64_t sums[AREAS];
+	bool risky;  /* this step may do wrong */
 	bool spoilt; /* an operation failed: what it left in memory is free */
 	struct ibv_pd *pds[PDS];
 	struct ibv_cq *cqs[CQS];
@@ -107,6 +107,7 @@ void die(const char *what) __attribute__((noreturn));
 
 /* objects.c */
 void objects_begin(void);
+void objects_heal(void);
 void step_pd(void);
 void step_cq(void);
 void step_mr(void);
@@ -119,14 +120,14 @@ int object_mr_of(int pd, int area, unsigned int access);
 void queue_pairs_begin(void);
 void step_qp_lifetime(void);
 void step_qp_modify(void);
-void step_qp_connect(void);
 void step_qp_query(void);
-bool queue_pairs_are_broken(void);
+void queue_pairs_heal(void);
+void queue_pair_change(int slot);
 enum ibv_qp_state queue_pair_state(int slot);
 
 /* posts.c */
 void step_send(void);
-void step_receive(void);
+void step_qp_state(void);
 
 /* observe.c */
 void observe_begin(void);
