@@ -161,6 +161,9 @@ func (a *app) step() {
 	for _, e := range slices.Clone(a.endpoints) {
 		e.work()
 	}
+	if w.plan.doors > 0 && w.chance(0.02) {
+		a.reregisterSome()
+	}
 }
 
 func (a *app) postReceives() {
