@@ -58,3 +58,30 @@ func TestShortage_ProgramMayWriteNoFile_StillWorks(t *testing.T) {
 	m.startNIC(t)
 	m.run(t, "sh", "-c", "ulimit -f 0; exec "+cycles.build(t)+" 1 3 2>&1 | cat").succeed(t)
 }
+
+// TestLimits_OfAProgram_AreTold: what the operator allows is what a program sees as the device's,
+// and what it is refused beyond that is told afterwards.
+func TestLimits_OfAProgram_AreTold(t *testing.T) {
+	m := anyMachine(t)
+	m.startNIC(t, "--limit", "qps=5,mrs=3,queue-memory=3000000")
+	seen := m.run(t, "ibv_devinfo", "-v").succeed(t).stdout
+	for _, want := range []string{"max_qp:\t\t\t\t5\n", "max_mr:\t\t\t\t3\n"} {
+		if !strings.Contains(seen, want) {
+			t.Errorf("ibv_devinfo does not say %q:\n%s", want, seen)
+		}
+	}
+	out := m.run(t, many.build(t), "20").end(t)
+	if out.status != 1 || !strings.Contains(out.stderr, "ibv_create_qp: Cannot allocate memory") {
+		t.Errorf("status %d, %q", out.status, out.stderr)
+	}
+	causes := m.start(t, rnic, "ps", "--errors").succeed(t).stdout
+	for _, want := range []string{"ibv_create_qp failed with ENOMEM", "limit of 5 queue pairs a program"} {
+		if !strings.Contains(causes, want) {
+			t.Errorf("ps --errors does not say %q:\n%s", want, causes)
+		}
+	}
+	told := m.start(t, rnic, "devinfo", "-v").succeed(t).stdout
+	if !strings.Contains(told, "limits of one program") || !strings.Contains(told, "3000000") {
+		t.Errorf("devinfo -v does not tell the limits:\n%s", told)
+	}
+}
