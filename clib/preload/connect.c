@@ -63,9 +63,16 @@ static int connect_time(void)
 	return value && atoi(value) > 0 ? atoi(value) : CONNECT_MS;
 }
 
+/*
+ * Half of what a socket has for each direction. TCP's buffers grow with the connection, and
+ * programs that poll are used to filling them.
+ */
+#define CONNECT_BUFFER (512 << 10)
+
 /* What the program has set on the TCP socket holds for the rsocket. */
 void connect_copy_options(int from, int to)
 {
+	const int buffer = CONNECT_BUFFER;
 	static const struct {
 		int level, name;
 	} options[] = {
@@ -75,6 +82,8 @@ void connect_copy_options(int from, int to)
 	};
 	unsigned char value[64];
 
+	rsetsockopt(to, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
+	rsetsockopt(to, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer));
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
 		socklen_t bytes = sizeof(value);
 
@@ -149,6 +158,7 @@ static int connect_swap(int fd, int rsocket, struct preload_fd *entry)
 	rs->fd = fd;
 	rs->nonblocking = status & O_NONBLOCK;
 	service_watch(rs);
+	pump_register(rs);
 	pthread_mutex_unlock(&rs->lock);
 	raw_close(rsocket);
 	for (uint32_t i = 0; i < entry->watch_count; i++)

@@ -25,16 +25,15 @@ static bool descriptor_is_known(int fd)
 	return (table_has(fd) || preload_has(fd)) && getpid() == descriptor_pid;
 }
 
-/* Forgets what a descriptor is, after or before it is closed. */
-static void descriptor_forget(int fd, bool close_it)
+/* Closes a descriptor of which we know something. */
+static void descriptor_close(int fd)
 {
 	struct rs_socket *rs = table_remove(fd);
 	bool last;
 
 	preload_remove(fd);
 	if (!rs) {
-		if (close_it)
-			REAL(close)(fd);
+		REAL(close)(fd);
 		return;
 	}
 	pthread_mutex_lock(&rs->lock);
@@ -42,23 +41,23 @@ static void descriptor_forget(int fd, bool close_it)
 	if (!last) {
 		rs->doubles--;
 		rs->fd = rs->fd == fd ? table_find(rs) : rs->fd;
-	} else {
-		rs->fd = -1;
 	}
 	pthread_mutex_unlock(&rs->lock);
-	if (close_it)
+	if (!last) {
 		REAL(close)(fd);
-	if (last)
-		rs_close(rs);
-	else
 		table_put(rs);
+	} else if (pump_close(rs, fd)) {
+		table_put(rs);
+	} else {
+		rs_close(rs);
+	}
 }
 
 PRELOAD_API int close(int fd)
 {
 	if (!descriptor_is_known(fd))
 		return REAL(close)(fd);
-	descriptor_forget(fd, true);
+	descriptor_close(fd);
 	return 0;
 }
 
@@ -71,7 +70,7 @@ PRELOAD_API int close_range(unsigned int first, unsigned int last, int flags)
 		    fd > (unsigned int)getdtablesize())
 			break;
 		if (descriptor_is_known((int)fd))
-			descriptor_forget((int)fd, true);
+			descriptor_close((int)fd);
 	}
 	return (int)syscall(SYS_close_range, first, last, flags);
 }
@@ -82,11 +81,17 @@ static int descriptor_double(int old, int fd)
 	struct rs_socket *rs;
 	struct preload_fd *entry;
 
-	if (fd < 0 || fd == old || getpid() != descriptor_pid)
+	if (fd < 0 || fd == old)
 		return fd;
-	if (descriptor_is_known(fd)) /* what it was was closed by this */
-		descriptor_forget(fd, false);
 	rs = table_get(old);
+	/* A child that does this is about to hand the socket to another program. */
+	if (rs && (rs->is_orphan || getpid() != descriptor_pid))
+		pump_ask(rs);
+	if (getpid() != descriptor_pid) {
+		if (rs)
+			table_put(rs);
+		return fd;
+	}
 	if (rs && !table_add(rs, fd)) {
 		pthread_mutex_lock(&rs->lock);
 		rs->doubles++;
@@ -107,13 +112,22 @@ PRELOAD_API int dup(int fd)
 	return descriptor_double(fd, REAL(dup)(fd));
 }
 
+/* What a number stands for is closed before it stands for something else. */
+static void descriptor_make_room(int old, int fd)
+{
+	if (old != fd && descriptor_is_known(fd) && REAL(fcntl)(old, F_GETFD) >= 0)
+		descriptor_close(fd);
+}
+
 PRELOAD_API int dup2(int old, int fd)
 {
+	descriptor_make_room(old, fd);
 	return descriptor_double(old, REAL(dup2)(old, fd));
 }
 
 PRELOAD_API int dup3(int old, int fd, int flags)
 {
+	descriptor_make_room(old, fd);
 	return descriptor_double(old, REAL(dup3)(old, fd, flags));
 }
 
@@ -125,7 +139,7 @@ static int descriptor_control(int fd, int cmd, long arg, int result)
 		return result;
 	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
 		return descriptor_double(fd, result);
-	rs = cmd == F_SETFL && table_has(fd) ? table_get(fd) : NULL;
+	rs = cmd == F_SETFL && pump_is_direct(fd) ? table_get(fd) : NULL;
 	if (rs) {
 		pthread_mutex_lock(&rs->lock);
 		rs->nonblocking = arg & O_NONBLOCK;
@@ -186,7 +200,7 @@ PRELOAD_API int ioctl(int fd, unsigned long request, ...)
 	va_start(args, request);
 	arg = va_arg(args, void *);
 	va_end(args);
-	if (table_has(fd) && (request == FIONREAD || request == FIONBIO || request == SIOCOUTQ))
+	if (pump_is_direct(fd) && (request == FIONREAD || request == FIONBIO || request == SIOCOUTQ))
 		rs = table_get(fd);
 	if (!rs)
 		return REAL(ioctl)(fd, request, arg);

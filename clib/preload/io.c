@@ -21,23 +21,23 @@ static ssize_t io_sent(ssize_t sent, int flags)
 
 PRELOAD_API ssize_t read(int fd, void *buf, size_t bytes)
 {
-	return table_has(fd) ? rread(fd, buf, bytes) : REAL(read)(fd, buf, bytes);
+	return pump_is_direct(fd) ? rread(fd, buf, bytes) : REAL(read)(fd, buf, bytes);
 }
 
 PRELOAD_API ssize_t readv(int fd, const struct iovec *iov, int count)
 {
-	return table_has(fd) ? rreadv(fd, iov, count) : REAL(readv)(fd, iov, count);
+	return pump_is_direct(fd) ? rreadv(fd, iov, count) : REAL(readv)(fd, iov, count);
 }
 
 PRELOAD_API ssize_t recv(int fd, void *buf, size_t bytes, int flags)
 {
-	return table_has(fd) ? rrecv(fd, buf, bytes, flags) : REAL(recv)(fd, buf, bytes, flags);
+	return pump_is_direct(fd) ? rrecv(fd, buf, bytes, flags) : REAL(recv)(fd, buf, bytes, flags);
 }
 
 PRELOAD_API ssize_t recvfrom(int fd, void *restrict buf, size_t bytes, int flags,
 			     struct sockaddr *restrict addr, socklen_t *restrict addr_bytes)
 {
-	if (!table_has(fd))
+	if (!pump_is_direct(fd))
 		return REAL(recvfrom)(fd, buf, bytes, flags, addr, addr_bytes);
 	if (addr_bytes)
 		*addr_bytes = 0; /* a stream names no one */
@@ -48,7 +48,7 @@ PRELOAD_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	ssize_t got;
 
-	if (!table_has(fd))
+	if (!pump_is_direct(fd))
 		return REAL(recvmsg)(fd, msg, flags);
 	got = rrecvmsg(fd, msg, flags);
 	if (got >= 0)
@@ -61,7 +61,7 @@ PRELOAD_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int count, int f
 {
 	unsigned int done;
 
-	if (!table_has(fd))
+	if (!pump_is_direct(fd))
 		return REAL(recvmmsg)(fd, msgs, count, flags, timeout);
 	for (done = 0; done < count; done++) {
 		ssize_t got = recvmsg(fd, &msgs[done].msg_hdr, flags | (done ? MSG_DONTWAIT : 0));
@@ -75,21 +75,21 @@ PRELOAD_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned int count, int f
 
 PRELOAD_API ssize_t write(int fd, const void *buf, size_t bytes)
 {
-	if (!table_has(fd))
+	if (!pump_is_direct(fd))
 		return REAL(write)(fd, buf, bytes);
 	return io_sent(rwrite(fd, buf, bytes), 0);
 }
 
 PRELOAD_API ssize_t writev(int fd, const struct iovec *iov, int count)
 {
-	if (!table_has(fd))
+	if (!pump_is_direct(fd))
 		return REAL(writev)(fd, iov, count);
 	return io_sent(rwritev(fd, iov, count), 0);
 }
 
 PRELOAD_API ssize_t send(int fd, const void *buf, size_t bytes, int flags)
 {
-	if (!table_has(fd))
+	if (!pump_is_direct(fd))
 		return REAL(send)(fd, buf, bytes, flags);
 	return io_sent(rsend(fd, buf, bytes, flags), flags);
 }
@@ -97,7 +97,7 @@ PRELOAD_API ssize_t send(int fd, const void *buf, size_t bytes, int flags)
 PRELOAD_API ssize_t sendto(int fd, const void *buf, size_t bytes, int flags,
 			   const struct sockaddr *addr, socklen_t addr_bytes)
 {
-	if (!table_has(fd))
+	if (!pump_is_direct(fd))
 		return REAL(sendto)(fd, buf, bytes, flags, addr, addr_bytes);
 	return io_sent(rsend(fd, buf, bytes, flags), flags); /* a stream minds no name */
 }
@@ -106,7 +106,7 @@ PRELOAD_API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	struct msghdr plain;
 
-	if (!table_has(fd))
+	if (!pump_is_direct(fd))
 		return REAL(sendmsg)(fd, msg, flags);
 	plain = *msg;
 	plain.msg_name = NULL;
@@ -117,7 +117,7 @@ PRELOAD_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned int count, int f
 {
 	unsigned int done;
 
-	if (!table_has(fd))
+	if (!pump_is_direct(fd))
 		return REAL(sendmmsg)(fd, msgs, count, flags);
 	for (done = 0; done < count; done++) {
 		ssize_t sent = sendmsg(fd, &msgs[done].msg_hdr, flags);
@@ -164,7 +164,7 @@ static ssize_t io_send_file(int to, int from, off64_t *offset, size_t bytes)
 
 PRELOAD_API ssize_t sendfile64(int to, int from, off64_t *offset, size_t bytes)
 {
-	if (!table_has(to))
+	if (!pump_is_direct(to))
 		return REAL(sendfile64)(to, from, offset, bytes);
 	return io_send_file(to, from, offset, bytes);
 }
@@ -174,7 +174,7 @@ PRELOAD_API ssize_t sendfile(int to, int from, off_t *offset, size_t bytes)
 	off64_t at = offset ? *offset : 0;
 	ssize_t sent;
 
-	if (!table_has(to))
+	if (!pump_is_direct(to))
 		return REAL(sendfile)(to, from, offset, bytes);
 	sent = io_send_file(to, from, offset ? &at : NULL, bytes);
 	if (offset)
@@ -186,7 +186,7 @@ PRELOAD_API ssize_t sendfile(int to, int from, off_t *offset, size_t bytes)
 PRELOAD_API ssize_t splice(int from, off64_t *from_offset, int to, off64_t *to_offset,
 			   size_t bytes, unsigned int flags)
 {
-	if (table_has(from) || table_has(to))
+	if (pump_is_direct(from) || pump_is_direct(to))
 		return rs_result(EINVAL);
 	return REAL(splice)(from, from_offset, to, to_offset, bytes, flags);
 }
@@ -199,14 +199,14 @@ PRELOAD_API ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room,
 
 PRELOAD_API ssize_t __read_chk(int fd, void *buf, size_t bytes, size_t room)
 {
-	if (!table_has(fd) || bytes > room)
+	if (!pump_is_direct(fd) || bytes > room)
 		return REAL(__read_chk)(fd, buf, bytes, room);
 	return rread(fd, buf, bytes);
 }
 
 PRELOAD_API ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int flags)
 {
-	if (!table_has(fd) || bytes > room)
+	if (!pump_is_direct(fd) || bytes > room)
 		return REAL(__recv_chk)(fd, buf, bytes, room, flags);
 	return rrecv(fd, buf, bytes, flags);
 }
@@ -214,7 +214,7 @@ PRELOAD_API ssize_t __recv_chk(int fd, void *buf, size_t bytes, size_t room, int
 PRELOAD_API ssize_t __recvfrom_chk(int fd, void *buf, size_t bytes, size_t room, int flags,
 				   struct sockaddr *addr, socklen_t *addr_bytes)
 {
-	if (!table_has(fd) || bytes > room)
+	if (!pump_is_direct(fd) || bytes > room)
 		return REAL(__recvfrom_chk)(fd, buf, bytes, room, flags, addr, addr_bytes);
 	return recvfrom(fd, buf, bytes, flags, addr, addr_bytes);
 }

@@ -130,8 +130,17 @@ int listener_tcp(int fd)
 /* An rsocket that was accepted gets the flags that the program asks for. */
 static void listener_flags(int fd, int flags)
 {
+	struct rs_socket *rs;
+
 	rfcntl(fd, F_SETFL, flags & SOCK_NONBLOCK ? O_NONBLOCK : 0);
 	rfcntl(fd, F_SETFD, flags & SOCK_CLOEXEC ? FD_CLOEXEC : 0);
+	rs = table_get(fd);
+	if (rs) {
+		pthread_mutex_lock(&rs->lock);
+		pump_register(rs);
+		pthread_mutex_unlock(&rs->lock);
+		table_put(rs);
+	}
 	REAL(fcntl)(fd, F_SETFL, O_RDWR | (flags & SOCK_NONBLOCK ? O_NONBLOCK : 0));
 }
 

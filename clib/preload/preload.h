@@ -83,4 +83,17 @@ int listener_tcp(int fd); /* the descriptor of its TCP socket, or fd */
 int connect_try(int fd, struct preload_fd *entry, const struct sockaddr *addr, socklen_t bytes);
 void connect_copy_options(int from, int to);
 
+/* pump.c */
+/* Lets the socket be used after a fork; lock is held. */
+void pump_register(struct rs_socket *rs);
+/*
+ * Whether the descriptor is an rsocket of this process, whose bytes are for rrecv and rsend. If
+ * not, it is one that the kernel serves, now if not before.
+ */
+bool pump_is_direct(int fd);
+/* Before another program gets the descriptor. */
+void pump_ask(struct rs_socket *rs);
+/* Closes the last descriptor of a socket here. Returns whether the socket lives on elsewhere. */
+bool pump_close(struct rs_socket *rs, int fd);
+
 #endif

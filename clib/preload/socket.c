@@ -79,7 +79,7 @@ PRELOAD_API int accept(int fd, struct sockaddr *restrict addr, socklen_t *restri
 
 PRELOAD_API int shutdown(int fd, int how)
 {
-	return table_has(fd) ? rshutdown(fd, how) : REAL(shutdown)(listener_tcp(fd), how);
+	return pump_is_direct(fd) ? rshutdown(fd, how) : REAL(shutdown)(listener_tcp(fd), how);
 }
 
 PRELOAD_API int getsockname(int fd, struct sockaddr *restrict addr, socklen_t *restrict bytes)

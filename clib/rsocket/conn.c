@@ -230,6 +230,8 @@ int conn_ready(struct rs_socket *rs, const struct wait_limit *limit)
 
 bool conn_is_flushed(const struct rs_socket *rs)
 {
+	if (rs->state == RS_ACCEPTING)
+		return false;
 	return rs->state != RS_CONNECTED || (!rs->ep.end_due && cq_all_sent(rs));
 }
 
@@ -254,7 +256,7 @@ int conn_shutdown(struct rs_socket *rs, int how)
 {
 	uint32_t message;
 
-	if (rs->state != RS_CONNECTED)
+	if (rs->state != RS_CONNECTED && rs->state != RS_ACCEPTING)
 		return rs->state == RS_CLOSED ? 0 : ENOTCONN;
 	message = conn_end(rs, how);
 	if (message && !rs->ep.end_told)
@@ -295,8 +297,7 @@ static int rs_open(int domain, int type, struct rs_socket **out)
 		return error;
 	rs->nonblocking = type & SOCK_NONBLOCK;
 	rs->fd_flags = type & SOCK_CLOEXEC ? FD_CLOEXEC : 0;
-	if (rs->fd_flags)
-		raw_fcntl(rs->fd, F_SETFD, FD_CLOEXEC);
+	raw_fcntl(rs->fd, F_SETFD, rs->fd_flags);
 	error = rs->type == SOCK_STREAM ? conn_new_id(rs) : dgram_create(rs);
 	if (!error)
 		error = table_add(rs, rs->fd);

@@ -28,7 +28,6 @@ int mirror_create(struct rs_socket *rs)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
 		return errno;
 	raw_setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
-	raw_fcntl(pair[0], F_SETFD, 0);
 	rs->fd = pair[0];
 	rs->mirror_fd = pair[1];
 	return 0;
@@ -55,15 +54,15 @@ static short mirror_stream_events(struct rs_socket *rs)
 	case RS_CONNECTED:
 		break;
 	case RS_CLOSED:
-		/* A hangup makes many programs leave what there still is to read. */
-		events = POLLIN | POLLOUT | POLLRDHUP | (rs->ep.recv_ready ? 0 : POLLHUP);
+		/* An end makes many programs leave what there still is to read. */
+		events = POLLIN | POLLOUT | (rs->ep.recv_ready ? 0 : POLLRDHUP | POLLHUP);
 		return rs->error ? events | POLLERR : events;
 	default:
 		return 0;
 	}
 	if (rs->ep.recv_ready || !rs->can_read)
 		events |= POLLIN;
-	if (!rs->can_read)
+	if (!rs->can_read && !rs->ep.recv_ready)
 		events |= POLLRDHUP;
 	if (cq_can_send(rs) || !rs->can_write)
 		events |= POLLOUT;
@@ -140,11 +139,17 @@ static void mirror_show_end(struct rs_socket *rs, short events)
 	}
 }
 
+void mirror_clear(struct rs_socket *rs)
+{
+	mirror_show_in(rs, false);
+	mirror_show_out(rs, true);
+}
+
 void mirror_update(struct rs_socket *rs)
 {
 	short events;
 
-	if ((!rs->pollers && !rs->is_served) || rs->mirror_fd < 0)
+	if ((!rs->pollers && !rs->is_served) || rs->mirror_fd < 0 || rs->is_pumped)
 		return;
 	events = mirror_events(rs);
 	/* A socket that nobody has connected yet is one still. */

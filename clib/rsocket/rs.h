@@ -129,6 +129,12 @@ struct rs_socket {
 	bool nonblocking;
 	bool is_orphan; /* it belongs to the process that we were forked from */
 	uint32_t doubles; /* descriptors besides fd */
+	/* Of sockets of the preload library that other processes use: see preload/pump.c. */
+	bool is_pumped;
+	uint32_t pump_threads;
+	bool pump_has_sent; /* all that there was */
+	atomic_uchar *mode;
+	int owner_kick_fd; /* of an orphan: wakes the thread that looks after it */
 	bool is_served; /* a thread of ours looks after it */
 	int fd_flags;
 	int error; /* for SO_ERROR and the next call */
@@ -207,6 +213,7 @@ int rs_new(int domain, int type, const struct rs_options *opt, struct rs_socket 
 int mirror_create(struct rs_socket *rs);
 short mirror_events(struct rs_socket *rs); /* what poll would tell; lock is held */
 void mirror_update(struct rs_socket *rs);  /* lock is held */
+void mirror_clear(struct rs_socket *rs); /* lock is held */
 void mirror_destroy(struct rs_socket *rs);
 
 /* ep.c */
@@ -266,6 +273,7 @@ bool conn_is_flushed(const struct rs_socket *rs);
 void rs_give_name(const struct sockaddr_storage *from, struct sockaddr *addr, socklen_t *bytes);
 int rs_check_name(const struct sockaddr *addr, socklen_t bytes);
 void rs_close(struct rs_socket *rs);
+void rs_leave(struct rs_socket *rs); /* a thread that pumps ends */
 void rs_release(struct rs_socket *rs); /* frees it */
 
 /* stream.c */
@@ -322,6 +330,10 @@ int service_keep(struct rs_socket *rs);
 /* Lets a closed socket, that the caller holds, end by itself, at the latest at a time in µs. */
 int service_linger(struct rs_socket *rs, uint64_t until);
 void service_forget(struct rs_socket *rs);
+void service_visit(void (*visit)(struct rs_socket *rs)); /* each socket that the thread knows */
+/* Has the thread look at each of its sockets when another process kicks it. */
+void service_on_kick(void (*look)(struct rs_socket *rs));
+int service_kick_descriptor(void);
 void service_fork_child(void);
 
 #endif

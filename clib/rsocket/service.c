@@ -32,6 +32,7 @@ static uint32_t service_count;
 static uint32_t service_lingering, service_keeping;
 static int service_epfd = -1, service_kick_fd = -1;
 static bool service_runs;
+static void (*service_look)(struct rs_socket *rs); /* set before there is a thread */
 
 /* Holds a socket unless its last user has gone. */
 static bool service_hold(struct rs_socket *rs)
@@ -126,6 +127,45 @@ static void service_tick(void)
 	}
 }
 
+void service_visit(void (*visit)(struct rs_socket *rs))
+{
+	for (uint32_t i = 0;; i++) {
+		struct rs_socket *rs = NULL;
+		bool is_end;
+
+		pthread_mutex_lock(&service_lock);
+		is_end = i >= service_count;
+		if (!is_end && service_slots[i].rs && service_hold(service_slots[i].rs))
+			rs = service_slots[i].rs;
+		pthread_mutex_unlock(&service_lock);
+		if (is_end)
+			return;
+		if (!rs)
+			continue;
+		visit(rs);
+		table_put(rs);
+	}
+}
+
+/* Another process has asked for something: which socket it is about is for the looker to see. */
+static void service_kicked(void)
+{
+	uint64_t count;
+
+	if (syscall(SYS_read, service_kick_fd, &count, sizeof(count)) > 0 && service_look)
+		service_visit(service_look);
+}
+
+void service_on_kick(void (*look)(struct rs_socket *rs))
+{
+	service_look = look;
+}
+
+int service_kick_descriptor(void)
+{
+	return service_kick_fd;
+}
+
 static int service_timeout(void)
 {
 	int timeout;
@@ -139,7 +179,6 @@ static int service_timeout(void)
 static void *service_run(void *arg)
 {
 	struct epoll_event events[SERVICE_BATCH];
-	uint64_t count;
 
 	(void)arg;
 	prctl(PR_SET_NAME, "rsocket", 0, 0, 0);
@@ -151,8 +190,7 @@ static void *service_run(void *arg)
 			struct rs_socket *rs;
 
 			if (events[i].data.u64 == SERVICE_KICK) {
-				if (syscall(SYS_read, service_kick_fd, &count, sizeof(count)) < 0)
-					continue;
+				service_kicked();
 				continue;
 			}
 			rs = service_get(events[i].data.u64);
@@ -329,8 +367,7 @@ void service_fork_child(void)
 	pthread_mutex_init(&service_lock, NULL);
 	if (service_epfd >= 0)
 		raw_close(service_epfd);
-	if (service_kick_fd >= 0)
-		raw_close(service_kick_fd);
+	/* The kick stays: by it the child asks its parent. */
 	service_epfd = service_kick_fd = -1;
 	for (uint32_t i = 0; i < service_count; i++) {
 		if (service_slots[i].rs)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connecting, accepting, ending: what programs call. */
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "raw.h"
@@ -118,6 +119,7 @@ RS_API int raccept(int fd, struct sockaddr *addr, socklen_t *bytes)
 	if (error)
 		return rs_result(error);
 	fd = rs->fd;
+	raw_fcntl(fd, F_SETFD, 0);
 	if (addr && bytes)
 		rs_give_name(&rs->peer, addr, bytes);
 	error = table_add(rs, fd);
@@ -161,7 +163,8 @@ static uint64_t socket_finish_until(const struct rs_socket *rs)
 {
 	const struct linger *linger = &rs->opt.linger;
 
-	if (rs->state != RS_CONNECTED || (linger->l_onoff && !linger->l_linger))
+	if ((rs->state != RS_CONNECTED && rs->state != RS_ACCEPTING) ||
+	    (linger->l_onoff && !linger->l_linger))
 		return 0;
 	if (linger->l_onoff)
 		return rs_now_us() + (uint64_t)linger->l_linger * 1000000;
@@ -198,6 +201,20 @@ void rs_close(struct rs_socket *rs)
 		dgram_finish(rs);
 	pthread_mutex_unlock(&rs->lock);
 	table_put(rs);
+}
+
+/* The last thread to end closes the socket. */
+void rs_leave(struct rs_socket *rs)
+{
+	bool last;
+
+	pthread_mutex_lock(&rs->lock);
+	last = --rs->pump_threads == 0;
+	pthread_mutex_unlock(&rs->lock);
+	if (last)
+		rs_close(rs);
+	else
+		table_put(rs);
 }
 
 RS_API int rclose(int fd)

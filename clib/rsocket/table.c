@@ -133,7 +133,10 @@ static void table_fork_parent(void)
 /* Threads that are not in the child may have held locks, and counted as users. */
 static void table_orphan(struct rs_socket *rs)
 {
+	if (!rs->is_orphan)
+		rs->owner_kick_fd = service_kick_descriptor();
 	rs->is_orphan = true;
+	rs->is_pumped = false;
 	rs->is_served = false;
 	pthread_mutex_init(&rs->send_lock, NULL);
 	pthread_mutex_init(&rs->recv_lock, NULL);
@@ -141,6 +144,12 @@ static void table_orphan(struct rs_socket *rs)
 	pthread_cond_init(&rs->changed, NULL);
 	rs->has_leader = false;
 	rs->waiters = rs->pollers = 0;
+	/* Connections that nobody has accepted are no business of the child's. */
+	for (struct rs_socket *pending = rs->pending; pending; pending = pending->pending) {
+		raw_close(pending->fd);
+		raw_close(pending->mirror_fd);
+	}
+	rs->pending = NULL;
 }
 
 static void table_fork_child(void)

@@ -167,3 +167,56 @@ func TestRstream_Sockets(t *testing.T) {
 		}
 	})
 }
+
+// TestFork: the queue pair stays with the process that accepted, the connection goes on with its
+// children.
+func TestFork(t *testing.T) {
+	t.Run("rstream", func(t *testing.T) {
+		h := oneHost(t)
+		port := newPort(t)
+		args := strings.Fields(fmt.Sprintf("-T v -I 5 -C 5 -S 100000 -p %d", port))
+		server := h.runTCP(t, append([]string{"rstream", "-T", "f"}, args...)...)
+		server.listens(t, h, port)
+		h.runTCP(t, append([]string{"rstream", "-s", "127.0.0.1", "-T", "s"}, args...)...).succeed(t)
+		server.succeed(t)
+	})
+	for _, how := range []string{"fork", "exec"} {
+		t.Run(how, func(t *testing.T) {
+			atPlaces(t, func(t *testing.T, p place) {
+				script := func(name string) string {
+					path, err := filepath.Abs(filepath.Join("testdata", name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return path
+				}
+				port := newPort(t)
+				server := p.server.runTCP(t, "python3", script("echo_server.py"), how,
+					strconv.Itoa(port))
+				server.listens(t, p.server, port)
+				for _, connections := range []string{"1", "8"} {
+					p.client.runTCP(t, "python3", script("echo_client.py"), p.address,
+						strconv.Itoa(port), connections).succeed(t)
+				}
+				server.stop(t)
+			})
+		})
+	}
+}
+
+// TestThreads: an event loop is not the only way; here each connection has a thread.
+func TestThreads(t *testing.T) {
+	h := oneHost(t)
+	port := newPort(t)
+	server := h.runTCP(t, "python3", "-u", "-m", "http.server", strconv.Itoa(port))
+	server.listens(t, h, port)
+	_, want := randomFile(t, h.dir, 3<<20)
+	for range 3 {
+		got := h.runTCP(t, "curl", "-sSf",
+			fmt.Sprintf("http://127.0.0.1:%d/random-%d", port, len(want))).succeed(t)
+		if got != string(want) {
+			t.Errorf("%d bytes came as %d others", len(want), len(got))
+		}
+	}
+	server.stop(t)
+}
