@@ -9,12 +9,15 @@ import (
 	"time"
 )
 
-var hostile = ownProgram{name: "hostile", libraries: "-libverbs"}
+var (
+	hostile   = ownProgram{name: "hostile", libraries: "-libverbs"}
+	hostileCM = ownProgram{name: "hostilecm", libraries: "-libverbs -lrdmacm"}
+)
 
-// TestHostile_RandomVerbs_OthersUndisturbed lets programs call verbs with any arguments, while
+// TestHostile_RandomCalls_OthersUndisturbed lets programs call verbs and rdma_cm anyhow, while
 // another one passes data and checks it. What programs have made is gone in the end.
-func TestHostile_RandomVerbs_OthersUndisturbed(t *testing.T) {
-	seeds, steps := 4, "4000"
+func TestHostile_RandomCalls_OthersUndisturbed(t *testing.T) {
+	seeds, steps := 6, "4000"
 	if os.Getenv("RNIC_E2E_ALL") != "" {
 		seeds, steps = 60, "20000"
 	}
@@ -44,7 +47,11 @@ func TestHostile_RandomVerbs_OthersUndisturbed(t *testing.T) {
 	fds := descriptors(t, nic.pid())
 	m.env = append(m.env, "MALLOC_PERTURB_=165") // memory that was freed is something else at once
 	for seed := range seeds {
-		p := m.run(t, hostile.build(t), strconv.Itoa(seed+1), steps)
+		args := []string{hostile.build(t), strconv.Itoa(seed/2 + 1), steps}
+		if seed%2 == 1 {
+			args = []string{hostileCM.build(t), args[1], steps, strconv.Itoa(newPort())}
+		}
+		p := m.run(t, args...)
 		for !p.hasEnded() {
 			if _, err := io.WriteString(write, "work\n"); err != nil {
 				t.Fatal(err)
@@ -54,10 +61,11 @@ func TestHostile_RandomVerbs_OthersUndisturbed(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 		if out := p.end(t); out.status != 0 || out.stderr != "" {
-			t.Errorf("seed %d: status %d, %s\n%s", seed+1, out.status, out.stdout, out.stderr)
+			t.Errorf("%v: status %d, %s\n%s", args, out.status, out.stdout, out.stderr)
 		}
 	}
 	until(t, "everything is gone but the other program's", func() bool {
-		return len(m.contexts(t)) == 1 && descriptors(t, nic.pid()) <= fds
+		u := m.users(t)
+		return len(u.Contexts) == 1 && len(u.CMIDs) == 0 && descriptors(t, nic.pid()) <= fds
 	})
 }
