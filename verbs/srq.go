@@ -112,7 +112,7 @@ func (s *SRQ) Resize(n int) error {
 	if s.rq.closed {
 		return ErrClosed
 	}
-	req := abi.ResizeCQReq{Handle: s.handle, Entries: clampUint32(n)}
+	req := abi.ResizeSRQReq{Handle: s.handle, Entries: clampUint32(n)}
 	rsp, fds, err := call[abi.CreateSRQRsp](s.pd.ctx, request{
 		op: op, code: abi.OpResizeSRQ, body: ctl.Bytes(&req), fds: 1,
 	})

@@ -905,6 +905,18 @@ static_assert(sizeof(struct rnic_resize_cq_req) == 8, "rnic_resize_cq_req");
 static_assert(offsetof(struct rnic_resize_cq_req, handle) == 0, "rnic_resize_cq_req.handle");
 static_assert(offsetof(struct rnic_resize_cq_req, entries) == 4, "rnic_resize_cq_req.entries");
 
+struct rnic_resize_srq_req {
+	uint32_t handle;
+	uint32_t entries;
+	uint32_t max_sge;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_resize_srq_req) == 16, "rnic_resize_srq_req");
+static_assert(offsetof(struct rnic_resize_srq_req, handle) == 0, "rnic_resize_srq_req.handle");
+static_assert(offsetof(struct rnic_resize_srq_req, entries) == 4, "rnic_resize_srq_req.entries");
+static_assert(offsetof(struct rnic_resize_srq_req, max_sge) == 8, "rnic_resize_srq_req.max_sge");
+static_assert(offsetof(struct rnic_resize_srq_req, reserved) == 12, "rnic_resize_srq_req.reserved");
+
 struct rnic_modify_cq_req {
 	uint32_t handle;
 	uint32_t count;

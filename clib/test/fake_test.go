@@ -440,7 +440,7 @@ func (c *fakeConn) executeObject(m *ctl.Message) ctl.Message {
 	case abi.OpResizeCQ:
 		return c.resizeCQ(decode[abi.ResizeCQReq](c, m))
 	case abi.OpResizeSRQ:
-		return c.resizeSRQ(decode[abi.ResizeCQReq](c, m))
+		return c.resizeSRQ(decode[abi.ResizeSRQReq](c, m))
 	case abi.OpModifyCQ:
 		return modifyCQ(decode[abi.ModifyCQReq](c, m))
 	case abi.OpOpenXRCD, abi.OpOpenQP, abi.OpAllocMW:
@@ -576,9 +576,10 @@ func (c *fakeConn) modifyQP(req abi.ModifyQPReq) ctl.Message {
 }
 
 // resizeSRQ hands out other slots; nothing is ever taken from them.
-func (c *fakeConn) resizeSRQ(req abi.ResizeCQReq) ctl.Message {
+func (c *fakeConn) resizeSRQ(req abi.ResizeSRQReq) ctl.Message {
 	rsp := abi.CreateSRQRsp{
-		Handle: req.Handle, Entries: ring.RoundEntries(req.Entries), Stride: abi.RQStride(2), MaxSGE: 2,
+		Handle: req.Handle, Entries: ring.RoundEntries(req.Entries),
+		Stride: abi.RQStride(req.MaxSGE), MaxSGE: req.MaxSGE,
 	}
 	rsp.Bytes = rsp.Entries * rsp.Stride
 	_, fd := c.share(int(rsp.Bytes))

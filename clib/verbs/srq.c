@@ -8,11 +8,16 @@
 #include "domain.h"
 #include "queue.h"
 
+/* Reports whether the NIC describes a ring that lies in its memory. */
+static bool srq_fits(const struct rnic_create_srq_rsp *rsp)
+{
+	return rsp->entries && (rsp->entries & (rsp->entries - 1)) == 0 &&
+	       (uint64_t)rsp->offset + (uint64_t)rsp->entries * rsp->stride <= rsp->bytes;
+}
+
 static int srq_map(struct rnic_srq *srq, int fd, const struct rnic_create_srq_rsp *rsp)
 {
-	if (rsp->entries == 0 || (rsp->entries & (rsp->entries - 1)) ||
-	    (uint64_t)rsp->offset + (uint64_t)rsp->entries * rsp->stride > rsp->bytes ||
-	    rsp->bytes < RNIC_QUEUE_HEADER_BYTES) {
+	if (!srq_fits(rsp) || rsp->bytes < RNIC_QUEUE_HEADER_BYTES) {
 		close(fd);
 		return EIO;
 	}
@@ -145,9 +150,13 @@ int srq_number(struct ibv_srq *ibsrq, uint32_t *number)
 }
 
 /* Moves the receives that are posted into another ring; the ring's lock is held. */
-static int srq_resize(struct rnic_srq *srq, uint32_t entries)
+static int srq_resize(struct rnic_srq *srq, const struct ibv_srq_attr *attr)
 {
-	const struct rnic_resize_cq_req req = {.handle = srq->base.handle, .entries = entries};
+	const struct rnic_resize_srq_req req = {
+		.handle = srq->base.handle,
+		.entries = attr->max_wr,
+		.max_sge = attr->max_sge,
+	};
 	struct rnic_create_srq_rsp rsp;
 	void *slots;
 	int fd, error;
@@ -162,9 +171,13 @@ static int srq_resize(struct rnic_srq *srq, uint32_t entries)
 	error = ctl_conn_query(&ctx_of(srq->base.context)->ctl, &call, &rsp, sizeof(rsp));
 	if (error)
 		return error;
-	slots = ctx_map_fd(fd, rsp.bytes, PROT_READ | PROT_WRITE);
+	slots = NULL;
+	if (srq_fits(&rsp))
+		slots = ctx_map_fd(fd, rsp.bytes, PROT_READ | PROT_WRITE);
+	else
+		close(fd);
 	if (!slots) {
-		error = errno;
+		error = srq_fits(&rsp) ? errno : EIO;
 		srq->rq.entries = 0; /* the NIC reads where we cannot write: there is no room any more */
 		return error;
 	}
@@ -173,6 +186,8 @@ static int srq_resize(struct rnic_srq *srq, uint32_t entries)
 	srq->rq.slots = slots;
 	srq->slots_bytes = rsp.bytes;
 	srq->rq.entries = rsp.entries;
+	srq->rq.stride = rsp.stride;
+	srq->rq.max_sge = rsp.max_sge;
 	return 0;
 }
 
@@ -190,7 +205,7 @@ VERBS_API int ibv_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, i
 
 	if (mask & IBV_SRQ_MAX_WR) {
 		pthread_mutex_lock(&srq->rq.lock);
-		error = srq_resize(srq, attr->max_wr);
+		error = srq_resize(srq, attr);
 		pthread_mutex_unlock(&srq->rq.lock);
 	}
 	if (!error && req.mask)

@@ -4,8 +4,8 @@ package abi
 const (
 	OpResizeCQ Op = 70 // ResizeCQReq; the reply is a CreateCQRsp with a memfd of slots
 	OpModifyCQ Op = 71 // ModifyCQReq
-	// OpResizeSRQ is for shared receive queues what OpResizeCQ is for the others: a ResizeCQReq, and
-	// a CreateSRQRsp with a memfd of slots. The application posts nothing meanwhile.
+	// OpResizeSRQ is for shared receive queues what OpResizeCQ is for the others: a ResizeSRQReq,
+	// and a CreateSRQRsp with a memfd of slots. The application posts nothing meanwhile.
 	OpResizeSRQ Op = 79
 )
 
@@ -15,6 +15,15 @@ const (
 type ResizeCQReq struct {
 	Handle  uint32
 	Entries uint32
+}
+
+// ResizeSRQReq asks for a shared receive queue of another size. Receives may then have MaxSGE
+// entries, where that is more than before.
+type ResizeSRQReq struct {
+	Handle   uint32
+	Entries  uint32
+	MaxSGE   uint32
+	Reserved uint32
 }
 
 // ModifyCQReq moderates a completion queue's events: one comes after Count completions, or

@@ -134,7 +134,7 @@ var contextOps = map[abi.Op]handler{
 	abi.OpModifySRQ: command(func(s *session, req *abi.SRQAttr, _ clock.Time) ([]byte, *rdma.Refusal) {
 		return nil, s.context.ModifySRQ(req)
 	}),
-	abi.OpResizeSRQ: queueCommand(func(s *session, req *abi.ResizeCQReq, _ clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
+	abi.OpResizeSRQ: queueCommand(func(s *session, req *abi.ResizeSRQReq, _ clock.Time) ([]byte, nic.Shared, *rdma.Refusal) {
 		rsp, shared, r := s.context.ResizeSRQ(req)
 		return ctl.Bytes(&rsp), shared, r
 	}),

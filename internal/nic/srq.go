@@ -138,7 +138,7 @@ func (s *srq) checkLimit() {
 
 // ResizeSRQ gives a shared receive queue other slots, which hold what is posted at the same indices
 // as before (IBTA 11.2.3.3).
-func (c *Context) ResizeSRQ(req *abi.ResizeCQReq) (abi.CreateSRQRsp, Shared, *rdma.Refusal) {
+func (c *Context) ResizeSRQ(req *abi.ResizeSRQReq) (abi.CreateSRQRsp, Shared, *rdma.Refusal) {
 	var rsp abi.CreateSRQRsp
 	s := c.srqs[req.Handle]
 	switch {
@@ -146,8 +146,11 @@ func (c *Context) ResizeSRQ(req *abi.ResizeCQReq) (abi.CreateSRQRsp, Shared, *rd
 		return rsp, nil, refusef(syscall.EINVAL, "shared receive queue %d is unknown", req.Handle)
 	case req.Entries == 0 || req.Entries > limits.MaxQPWR:
 		return rsp, nil, refusef(syscall.EINVAL, "max_wr %d outside 1…%d", req.Entries, limits.MaxQPWR)
+	case req.MaxSGE > limits.MaxSGE:
+		return rsp, nil, refusef(syscall.EINVAL, "max_sge %d over %d", req.MaxSGE, limits.MaxSGE)
 	}
-	geo := ring.Geometry{Entries: ring.RoundEntries(req.Entries), Stride: s.ring.Stride()}
+	sge := max(req.MaxSGE, s.maxSGE)
+	geo := ring.Geometry{Entries: ring.RoundEntries(req.Entries), Stride: abi.RQStride(sge)}
 	n, ok := s.ring.Pending()
 	switch {
 	case !ok:
@@ -160,8 +163,8 @@ func (c *Context) ResizeSRQ(req *abi.ResizeCQReq) (abi.CreateSRQRsp, Shared, *rd
 	if err != nil {
 		return rsp, nil, refusef(syscall.ENOMEM, "queue memory: %v", err)
 	}
-	s.ring = s.ring.MoveTo(shared.Bytes(), geo)
-	s.MoveTo(s.ring)
+	s.ring, s.maxSGE = s.ring.MoveTo(shared.Bytes(), geo), sge
+	s.MoveTo(s.ring, sge)
 	if s.slots != nil {
 		s.slots.Release()
 	}

@@ -27,7 +27,7 @@ func TestResizeSRQ_ReceivesThatArePosted_Stay(t *testing.T) {
 	s := ends(header, rsp.Offset, rsp.Entries, rsp.Stride)
 	post := func(id uint64) { s.recv(id, abi.SGE{Addr: addr, Length: 64, LKey: mr.LKey}) }
 	resize := func(n uint32) *rdma.Refusal {
-		rsp, shared, r := b.c.ResizeSRQ(&abi.ResizeCQReq{Handle: rsp.Handle, Entries: n})
+		rsp, shared, r := b.c.ResizeSRQ(&abi.ResizeSRQReq{Handle: rsp.Handle, Entries: n, MaxSGE: 5})
 		if r == nil {
 			s = ends(shared.Bytes(), 0, rsp.Entries, rsp.Stride)
 		}
@@ -72,8 +72,14 @@ func TestResizeSRQ_ReceivesThatArePosted_Stay(t *testing.T) {
 	}
 	a, r := b.c.QuerySRQ(rsp.Handle)
 	b.granted(r)
-	if a.MaxWR != 1 {
-		t.Errorf("max_wr %d", a.MaxWR)
+	if a.MaxWR != 1 || a.MaxSGE != 5 {
+		t.Errorf("max_wr %d, max_sge %d", a.MaxWR, a.MaxSGE)
+	}
+	_, _, r = b.c.ResizeSRQ(&abi.ResizeSRQReq{
+		Handle: rsp.Handle, Entries: 4, MaxSGE: limits.MaxSGE + 1,
+	})
+	if r == nil || !errors.Is(r, syscall.EINVAL) {
+		t.Errorf("too many entries: %v", r)
 	}
 	b.n.CloseContext(b.now, b.c)
 	if b.heap.live != 0 {

@@ -91,6 +91,7 @@ static void test_objects(void)
 		CHECK(ibv_post_srq_recv(srq, &wr, &bad) == 0);
 	CHECK(ibv_post_srq_recv(srq, &wr, &bad) == ENOMEM && bad == &wr);
 	srq_attr.max_wr = 17;
+	srq_attr.max_sge = 9;
 	CHECK(ibv_modify_srq(srq, &srq_attr, IBV_SRQ_MAX_WR) == 0);
 	for (int i = 0; i < 16; i++)
 		CHECK(ibv_post_srq_recv(srq, &wr, &bad) == 0);

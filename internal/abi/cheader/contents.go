@@ -51,6 +51,7 @@ var structs = []any{
 	abi.CreateSRQRsp{},
 	abi.SRQAttr{},
 	abi.ResizeCQReq{},
+	abi.ResizeSRQReq{},
 	abi.ModifyCQReq{},
 	abi.OpenXRCDReq{},
 	abi.OpenQPReq{},

@@ -46,7 +46,9 @@ func (r *RingReceiveQueue) Take(w *RecvWR) TakeResult {
 }
 
 // MoveTo goes on over another ring, which has what was posted and not taken.
-func (r *RingReceiveQueue) MoveTo(c *ring.Consumer) { r.ring = c }
+func (r *RingReceiveQueue) MoveTo(c *ring.Consumer, maxSGE uint32) {
+	*r = *NewReceiveQueue(c, maxSGE, r.shared)
+}
 
 // IsShared reports an SRQ.
 func (r *RingReceiveQueue) IsShared() bool { return r.shared }
