@@ -11,8 +11,8 @@ func TestVerbs_WrongArguments_ContextGoesOn(t *testing.T) {
 	runCases(t, "wrong_test.c", []string{"bad_descriptor", "missing_parts"})
 }
 
-// TestVerbs_NoDescriptorLeft_NothingIsMade: an object whose descriptor finds no room would stay with
-// the NIC, and keep others from being destroyed.
+// TestVerbs_NoDescriptorLeft_NothingIsMade: an object whose descriptor finds no room would stay
+// with the NIC, and keep others from being destroyed.
 func TestVerbs_NoDescriptorLeft_NothingIsMade(t *testing.T) {
 	bin, lib := compileVerbs(t, "wrong_test.c")
 	nic, socket := startFake(t)

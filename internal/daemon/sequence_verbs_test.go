@@ -132,7 +132,8 @@ func (q *sequence) createQP() []byte {
 
 func (q *sequence) openQP() []byte {
 	return ctl.Bytes(&abi.OpenQPReq{
-		XRCD: q.a(kindXRCD), QPN: q.one(q.from(q.xrc), q.from(q.xrc), q.from(q.qpns)), Type: q.one(10, 10, 2),
+		XRCD: q.a(kindXRCD), QPN: q.one(q.from(q.xrc), q.from(q.xrc), q.from(q.qpns)),
+		Type: q.one(10, 10, 2),
 	})
 }
 
@@ -169,7 +170,9 @@ func (q *sequence) modifyQP() []byte {
 			rdma.QPAttrMaxQPRdAtomic,
 		rdma.QPAttrSQPSN, 0, rdma.QPAttrMask(q.r.Uint32() >> q.r.IntN(30)),
 	}
-	steps := [][2]uint32{{1, 0}, {1, 1}, {2, 2}, {2, 3}, {2, 6}, {3, 4}, {3, 5}, {4, 6}, {6, 6}, {0, 6}}
+	steps := [][2]uint32{
+		{1, 0}, {1, 1}, {2, 2}, {2, 3}, {2, 6}, {3, 4}, {3, 5}, {4, 6}, {6, 6}, {0, 6},
+	}
 	handle, step := q.a(kindQP), steps[q.r.IntN(len(steps))]
 	if was := q.states[handle]; q.careful && was < 3 && !q.odds(4) {
 		for step[0] != was+1 { // onwards
@@ -198,7 +201,7 @@ func (q *sequence) multicast() []byte {
 	return ctl.Bytes(&req)
 }
 
-// segments are pieces of the buffer or of files, as a registration of length bytes at addr has them.
+// segments are pieces of the buffer or of files, for a registration of length bytes at addr.
 func (q *sequence) segments() (addr, length uint64, list []abi.Segment) {
 	addr, length = q.address(), uint64(q.one(4096, sequenceBytes, 0, 1, 64))
 	piece := abi.Segment{Addr: addr, Length: length, FD: -1}
@@ -246,7 +249,9 @@ func (q *sequence) reregMR() []byte {
 }
 
 func (q *sequence) adviseMR() []byte {
-	req := abi.AdviseMRReq{PD: q.a(kindPD), Advice: q.any(0, 1, 2, q.one(0, 1, 3)), Flags: q.one(0, 1, 2)}
+	req := abi.AdviseMRReq{
+		PD: q.a(kindPD), Advice: q.any(0, 1, 2, q.one(0, 1, 3)), Flags: q.one(0, 1, 2),
+	}
 	var list []abi.SGE
 	for range 1 + q.r.IntN(3) {
 		list = append(list, abi.SGE{

@@ -26,7 +26,8 @@ func withoutDescriptors(t *testing.T, f func()) {
 		t.Fatal(err)
 	}
 	_ = unix.Close(next)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next), Max: was.Max}); err != nil {
+	none := unix.Rlimit{Cur: uint64(next), Max: was.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {

@@ -75,7 +75,9 @@ func TestLimits_OfAProgram_AreTold(t *testing.T) {
 		t.Errorf("status %d, %q", out.status, out.stderr)
 	}
 	causes := m.start(t, rnic, "ps", "--errors").succeed(t).stdout
-	for _, want := range []string{"ibv_create_qp failed with ENOMEM", "limit of 5 queue pairs a program"} {
+	for _, want := range []string{
+		"ibv_create_qp failed with ENOMEM", "limit of 5 queue pairs a program",
+	} {
 		if !strings.Contains(causes, want) {
 			t.Errorf("ps --errors does not say %q:\n%s", want, causes)
 		}
