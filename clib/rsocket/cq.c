@@ -200,7 +200,7 @@ static void cq_grant_half(struct rs_socket *rs, uint32_t message)
 {
 	struct rs_endpoint *ep = &rs->ep;
 	struct wire_sge grant = {
-		(uintptr_t)ep->recv_buf + ep->grant_at, ep->recv_mr->rkey, ep->recv_half,
+		(uintptr_t)ep->recv_buf + ep->grant_at, ep->mr->rkey, ep->recv_half,
 	};
 	struct ibv_sge sge = {.addr = (uintptr_t)&grant, .length = sizeof(grant)};
 	struct ibv_send_wr wr = {

@@ -37,32 +37,32 @@ static size_t ep_shared_bytes(const struct rs_socket *rs)
 	       (size_t)rs->opt.iomap_entries * sizeof(struct wire_iomap);
 }
 
-/* Only this thread knows the memory yet, so the library may move its pages. */
-static struct ibv_mr *ep_register(struct rs_socket *rs, void *memory, size_t bytes, int access)
+static size_t ep_memory_bytes(const struct rs_socket *rs)
 {
-	return ibv_reg_mr(rs->ep.pd, memory, ep_pages(bytes), access | RNIC_ACCESS_UNSHARED);
+	return ep_pages(ep_shared_bytes(rs)) + ep_pages((size_t)rs->ep.recv_half * 2) +
+	       ep_pages(rs->opt.send_bytes);
 }
 
+/*
+ * All is one region, as registering takes most of the time of a connection. So a peer may write to
+ * the send buffer as well: to what it will be sent, that is.
+ */
 static int ep_buffers(struct rs_socket *rs)
 {
-	const int remote = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 	struct rs_endpoint *ep = &rs->ep;
 
 	ep->recv_half = rs->opt.recv_bytes / 2;
 	ep->messages = calloc(rs->opt.recv_wrs, sizeof(*ep->messages));
-	ep->recv_buf = ep_alloc((size_t)ep->recv_half * 2);
-	ep->send_buf = ep_alloc(rs->opt.send_bytes);
-	ep->shared = ep_alloc(ep_shared_bytes(rs));
-	if (!ep->messages || !ep->recv_buf || !ep->send_buf || !ep->shared)
+	ep->shared = ep_alloc(ep_memory_bytes(rs));
+	if (!ep->messages || !ep->shared)
 		return ENOMEM;
-	ep->send_mr = ep_register(rs, ep->send_buf, rs->opt.send_bytes, IBV_ACCESS_LOCAL_WRITE);
-	if (!ep->send_mr)
-		return errno;
-	ep->shared_mr = ep_register(rs, ep->shared, ep_shared_bytes(rs), remote);
-	if (!ep->shared_mr)
-		return errno;
-	ep->recv_mr = ep_register(rs, ep->recv_buf, (size_t)ep->recv_half * 2, remote);
-	return ep->recv_mr ? 0 : errno;
+	ep->recv_buf = ep->shared + ep_pages(ep_shared_bytes(rs));
+	ep->send_buf = ep->recv_buf + ep_pages((size_t)ep->recv_half * 2);
+	/* Only this thread knows the memory yet, so the library may move its pages. */
+	ep->mr = ibv_reg_mr(ep->pd, ep->shared, ep_memory_bytes(rs),
+			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				    RNIC_ACCESS_UNSHARED);
+	return ep->mr ? 0 : errno;
 }
 
 static void ep_choose_sizes(struct rs_socket *rs)
@@ -158,8 +158,8 @@ void ep_describe(const struct rs_socket *rs, struct wire_conn *out)
 		.credits = (uint16_t)rs->opt.recv_wrs,
 		.iomap_entries = rs->opt.iomap_entries,
 		.big_endian = wire_host_is_big_endian(),
-		.list = {(uintptr_t)ep->shared, ep->shared_mr->rkey, WIRE_TARGETS},
-		.buffer = {(uintptr_t)ep->recv_buf, ep->recv_mr->rkey, ep->recv_half},
+		.list = {(uintptr_t)ep->shared, ep->mr->rkey, WIRE_TARGETS},
+		.buffer = {(uintptr_t)ep->recv_buf, ep->mr->rkey, ep->recv_half},
 	};
 }
 
@@ -187,22 +187,17 @@ int ep_attach(struct rs_socket *rs, const void *data, size_t bytes)
 void ep_destroy(struct rs_socket *rs)
 {
 	struct rs_endpoint *ep = &rs->ep;
-	struct ibv_mr *mrs[] = {ep->recv_mr, ep->send_mr, ep->shared_mr};
 
 	if (rs->id && rs->id->qp)
 		rdma_destroy_qp(rs->id);
-	for (size_t i = 0; i < sizeof(mrs) / sizeof(mrs[0]); i++) {
-		if (mrs[i])
-			ibv_dereg_mr(mrs[i]);
-	}
+	if (ep->mr)
+		ibv_dereg_mr(ep->mr);
 	if (ep->cq)
 		ibv_destroy_cq(ep->cq);
 	if (ep->channel)
 		ibv_destroy_comp_channel(ep->channel);
-	ep_free(ep->recv_buf, (size_t)ep->recv_half * 2);
-	ep_free(ep->send_buf, rs->opt.send_bytes);
 	if (ep->shared)
-		ep_free(ep->shared, ep_shared_bytes(rs));
+		ep_free(ep->shared, ep_memory_bytes(rs));
 	free(ep->messages);
 	memset(ep, 0, sizeof(*ep));
 }

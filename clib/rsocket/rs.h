@@ -72,10 +72,10 @@ struct rs_endpoint {
 	struct ibv_pd *pd;
 	bool armed; /* an event of the CQ is to come, or is in the channel */
 	uint32_t inline_bytes;
+	struct ibv_mr *mr; /* of all buffers that follow */
 
 	/* Receiving. The peer writes into one half of the buffer after the other. */
 	unsigned char *recv_buf;
-	struct ibv_mr *recv_mr;
 	uint32_t recv_half;
 	uint32_t recv_at;      /* offset of the next byte to read */
 	uint32_t recv_ready;   /* bytes to read */
@@ -89,7 +89,6 @@ struct rs_endpoint {
 
 	/* Sending. The list of buffers to write to is in memory that the peer writes. */
 	unsigned char *send_buf;
-	struct ibv_mr *send_mr;
 	uint32_t send_head;        /* offset of the next byte to fill */
 	uint32_t send_free;        /* bytes */
 	uint32_t send_slots;       /* work requests that may be posted for data */
@@ -97,7 +96,6 @@ struct rs_endpoint {
 	uint16_t send_seq;         /* messages sent */
 	uint16_t send_seq_end;     /* must not get there */
 	unsigned char *shared;     /* target list, then I/O map; the peer writes here */
-	struct ibv_mr *shared_mr;
 	uint32_t target_next;      /* entry that the peer writes next */
 	struct wire_sge targets[WIRE_TARGETS];
 	uint32_t target_at, target_count;

@@ -90,12 +90,12 @@ uint32_t stream_stage(struct rs_socket *rs, struct rs_vector *v, uint32_t bytes,
 	}
 	vector_take(v, ep->send_buf + ep->send_head, first);
 	out->sge[0] = (struct ibv_sge){
-		(uintptr_t)ep->send_buf + ep->send_head, first, ep->send_mr->lkey,
+		(uintptr_t)ep->send_buf + ep->send_head, first, ep->mr->lkey,
 	};
 	if (first < bytes) {
 		vector_take(v, ep->send_buf, bytes - first);
 		out->sge[1] = (struct ibv_sge){
-			(uintptr_t)ep->send_buf, bytes - first, ep->send_mr->lkey,
+			(uintptr_t)ep->send_buf, bytes - first, ep->mr->lkey,
 		};
 		out->count = 2;
 	}
