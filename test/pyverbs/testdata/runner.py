@@ -6,9 +6,9 @@ SUITE is the directory that holds the package "tests", RESULTS the file to appen
 that names tests to leave out, one a line. A line comes before each test and one after it, so that
 a test that takes the interpreter along can be told.
 
-The suite itself stays as it is. Only its question for the network interface of a device is
-answered here: it looks for one among the files of a PCI device, of which an adapter made of
-software has none, those of the kernel included.
+The suite itself stays as it is. Only its questions to the kernel about a device are answered here:
+for the network interface, which it looks for among the files of a PCI device, of which an adapter
+made of software has none, those of the kernel included; and, in newer suites, for partition keys.
 """
 
 import json
@@ -27,6 +27,7 @@ from args_parser import parser
 parser.parse_args()
 
 import tests.base
+import tests.utils
 from pyverbs.device import Context
 
 log = os.open(results, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -52,6 +53,14 @@ def add_address(self, dev, port, index):
 
 
 tests.base.RDMATestCase._get_ip_mac = add_address
+
+
+def pkey_of(device, port=1, index=0):
+    with Context(name=device) as ctx:
+        return socket.ntohs(ctx.query_pkey(port, index))
+
+
+tests.utils.get_pkey_from_kernel = pkey_of
 
 
 class Result(unittest.TestResult):
