@@ -140,6 +140,34 @@ static void change(void)
 	}
 }
 
+/* import uses objects of the one context in the other; whose they are stays as it is. */
+static void import(void)
+{
+	struct ibv_pd *pd = any(PD);
+	struct ibv_mr *mr = any(MR), *copy;
+	struct ibv_dm *dm = any(DM), *piece;
+	const uint32_t handle = pd && roll(6) ? pd->handle : roll(300);
+
+	if (num_imported < COUNT(imported)) {
+		pd = ibv_import_pd(contexts[1], handle);
+		told(pd ? 0 : errno);
+		if (pd)
+			imported[num_imported++] = pd;
+	}
+	if (num_imported && mr) {
+		copy = ibv_import_mr(imported[roll((uint32_t)num_imported)], mr->handle);
+		told(copy ? 0 : errno);
+		if (copy)
+			ibv_unimport_mr(copy);
+	}
+	if (dm) {
+		piece = ibv_import_dm(contexts[1], dm->handle);
+		told(piece ? 0 : errno);
+		if (piece)
+			ibv_unimport_dm(piece);
+	}
+}
+
 static void multicast(void)
 {
 	const union ibv_gid group = {.raw = {(uint8_t)ONE(0xff, 0xff, 0xfe), 0x0e, [15] = 1}};
@@ -255,6 +283,7 @@ static const struct {
 	{"modify_qp", modify_qp, -1}, {"query", query, -1}, {"modify, rereg, resize", change, -1},
 	{"attach_mcast", multicast, -1}, {"post_send", post_send, -1}, {"post_send", post_send, -1},
 	{"bind_mw", bind, -1}, {"post_recv", post_recv, -1}, {"poll_cq", poll_some, -1},
+	{"import", import, -1},
 };
 
 static void step(void)
@@ -309,7 +338,8 @@ int main(int argc, char **argv)
 	state = strtoull(argv[1], NULL, 10) * 0x9e3779b97f4a7c15 | 1;
 	memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	for (size_t i = 0; i < COUNT(contexts); i++) {
-		contexts[i] = ibv_open_device(list[0]);
+		contexts[i] = i && state & 2 ? ibv_import_device(dup(contexts[0]->cmd_fd))
+					     : ibv_open_device(list[0]);
 		if (!contexts[i])
 			return 2;
 		fcntl(contexts[i]->async_fd, F_SETFL, O_NONBLOCK);
@@ -319,6 +349,8 @@ int main(int argc, char **argv)
 	for (unsigned long i = 0; i < strtoul(argv[2], NULL, 10); i++)
 		step();
 	clear();
+	while (num_imported)
+		ibv_unimport_pd(imported[--num_imported]);
 	for (size_t i = 0; i < COUNT(contexts); i++) {
 		if (ibv_close_device(contexts[i]))
 			return 1;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define MEMORY (1u << 20)
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -22,6 +23,8 @@ static struct pool {
 } pools[FLOW_KINDS];
 
 static struct ibv_context *contexts[2];
+static struct ibv_pd *imported[8]; /* by contexts[1] of contexts[0] */
+static size_t num_imported;
 static union ibv_gid gid;
 static char *memory;
 static uint64_t state;
@@ -58,6 +61,8 @@ static void *any(enum kind kind)
 /* domain is a protection domain of any kind. */
 static struct ibv_pd *domain(void)
 {
+	if (num_imported && !roll(8))
+		return imported[roll((uint32_t)num_imported)];
 	return roll(4) && pools[PD].count ? any(PD) : any(PARENT);
 }
 
