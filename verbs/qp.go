@@ -246,10 +246,10 @@ func (q *QP) Close() error {
 
 // queues returns the completion queues that the queue pair has, each once.
 func (q *QP) queues() []*CQ {
-	switch {
-	case q.cfg.SendCQ == nil:
+	if q.cfg.SendCQ == nil {
 		return nil
-	case q.cfg.SendCQ == q.cfg.RecvCQ:
+	}
+	if q.cfg.SendCQ == q.cfg.RecvCQ {
 		return []*CQ{q.cfg.SendCQ}
 	}
 	return []*CQ{q.cfg.SendCQ, q.cfg.RecvCQ}

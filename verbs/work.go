@@ -149,6 +149,7 @@ func serviceOf(t QPType) services {
 		return onRC
 	case rdma.QPTypeXRCSend:
 		return onXRC
+	case rdma.QPTypeXRCRecv: // sends nothing
 	case rdma.QPTypeUC:
 		return onUC
 	case rdma.QPTypeUD:

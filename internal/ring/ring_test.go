@@ -155,12 +155,12 @@ func TestProducer_MoveTo_KeepsWhatIsUnread(t *testing.T) {
 
 func TestConsumer_MoveTo_KeepsWhatIsPosted(t *testing.T) {
 	for _, entries := range []uint32{2, 4, 32} {
-		p, c, mem := pair(4)
+		geo := Geometry{Entries: 4, Stride: 8}
+		mem := make([]byte, 256+geo.Bytes())
 		Word(mem, 0).Store(0xfffffffd)
 		Word(mem, 128).Store(0xfffffffd)
-		geo := Geometry{Entries: 4, Stride: 8}
-		p = NewProducer(mem[256:], geo, Word(mem, 0), Word(mem, 128))
-		c = NewConsumer(mem[256:], geo, Word(mem, 0), Word(mem, 128))
+		p := NewProducer(mem[256:], geo, Word(mem, 0), Word(mem, 128))
+		c := NewConsumer(mem[256:], geo, Word(mem, 0), Word(mem, 128))
 		for i := range uint64(4) {
 			binary.LittleEndian.PutUint64(p.Slot(), i)
 			p.Push()

@@ -88,7 +88,6 @@ func (q *QP) isReliable() bool {
 	return q.cfg.Type != rdma.QPTypeUC && q.cfg.Type != rdma.QPTypeUD
 }
 
-func (q *QP) isXRCSend() bool { return q.cfg.Type == rdma.QPTypeXRCSend }
 func (q *QP) isXRCRecv() bool { return q.cfg.Type == rdma.QPTypeXRCRecv }
 
 // canReceive reports a state in which the responder works (IBTA 10.3.1).

@@ -36,6 +36,8 @@ func (q *QP) pollReply(p *Packet) bool {
 		case kindPlace:
 			q.sendPlacementAnswer(p, x)
 			return true
+		default:
+			// A READ, which takes several packets.
 		}
 		if q.sendReadData(p, x) {
 			return true
