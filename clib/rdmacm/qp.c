@@ -288,7 +288,8 @@ CM_API int rdma_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd,
 		.srq_context = attr->srq_context,
 		.attr = attr->attr,
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
-		.srq_type = IBV_SRQT_BASIC,
+		/* An id that receives by XRC has no use for another kind. */
+		.srq_type = id->qp_type == IBV_QPT_XRC_RECV ? IBV_SRQT_XRC : IBV_SRQT_BASIC,
 		.pd = pd,
 	};
 	int result = rdma_create_srq_ex(id, &ex);

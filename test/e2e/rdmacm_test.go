@@ -82,6 +82,11 @@ var cmRows = []cmRow{
 		serverWants: "rdma_xserver: end 0\n", clientWants: "rdma_xclient: end 0\n",
 	},
 	{
+		// A shared receive queue of XRC, which rdma_create_srq makes as the id is of that kind.
+		server: "rdma_xserver -p PORT -c x", client: "rdma_xclient -s ADDR -p PORT -c x",
+		serverWants: "rdma_xserver: end 0\n", clientWants: "rdma_xclient: end 0\n",
+	},
+	{
 		server: "cmtime -p PORT -c 50", client: "cmtime -s ADDR -p PORT -c 50", endless: true,
 		clientWants: "disconnect   :",
 	},
