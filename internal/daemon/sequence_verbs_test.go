@@ -41,6 +41,9 @@ var sequenceVerbs = []sequenceVerb{
 	{abi.OpModifySRQ, (*sequence).modifySRQ, kindNone, kindNone, []unix.Errno{
 		unix.EINVAL, unix.EOPNOTSUPP,
 	}},
+	{abi.OpResizeSRQ, (*sequence).resizeSRQ, kindNone, kindNone, []unix.Errno{
+		unix.EINVAL, unix.ENOMEM, unix.EBUSY,
+	}},
 	{abi.OpQuerySRQ, handleOf(kindSRQ), kindNone, kindNone, askErrnos},
 	{abi.OpDestroySRQ, handleOf(kindSRQ), kindNone, kindSRQ, endErrnos},
 	{abi.OpCreateQP, (*sequence).createQP, kindQP, kindNone, makeErrnos},
@@ -116,6 +119,12 @@ func (q *sequence) modifySRQ() []byte {
 	return ctl.Bytes(&abi.SRQAttr{
 		Handle: q.a(kindSRQ), Mask: q.one(2, 2, 0, 1, 3, 4), MaxWR: q.one(0, 1, 100),
 		Limit: q.one(1, 10, 0, 1<<20),
+	})
+}
+
+func (q *sequence) resizeSRQ() []byte {
+	return ctl.Bytes(&abi.ResizeSRQReq{
+		Handle: q.a(kindSRQ), Entries: q.one(64, 100, 0, 1, 1<<16), MaxSGE: q.one(1, 4, 0, 32, 33),
 	})
 }
 
