@@ -88,12 +88,10 @@ static int post_wqe_inline(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
 static int post_wqe_data(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
 			 const struct ibv_send_wr *wr)
 {
-	if (wr->num_sge < 0)
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge)
 		return EINVAL;
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return post_wqe_inline(qp, wqe, wr);
-	if ((uint32_t)wr->num_sge > qp->sq.max_sge)
-		return EINVAL;
 	wqe->num_sge = (uint16_t)wr->num_sge;
 	wqe->inline_len = 0;
 	static_assert(sizeof(struct rnic_sge) == sizeof(struct ibv_sge), "same layout");

@@ -99,6 +99,7 @@ var statuses = []Entry{
 		Causes: []string{
 			"the message is longer than the peer's posted receive; the peer sees IBV_WC_LOC_LEN_ERR",
 			"more READs or atomics in flight than the peer's max_dest_rd_atomic",
+			"the peer's queue pair (qp_access_flags) lacks remote read, write or atomic",
 			"the operation is not enabled at the peer, or it has no receive queue for it",
 			"an atomic whose remote address is not a multiple of 8",
 		},
@@ -111,7 +112,7 @@ var statuses = []Entry{
 		Causes: []string{
 			"a wrong or outdated rkey, or an address that is not in the region that it names",
 			"the range reaches beyond the peer's region",
-			"the peer's region, or its queue pair (qp_access_flags), lacks remote read, write or atomic",
+			"the peer's region lacks remote read, write or atomic",
 			"region and queue pair of the peer belong to different protection domains",
 		},
 		Look: []string{"on the peer's host: rnic ps --errors says which of these it was", "byte order of rkey and address in your own exchange"},

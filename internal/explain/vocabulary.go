@@ -80,7 +80,7 @@ var attributes = []Entry{
 	{Code: uint32(rdma.QPAttrState), Name: "IBV_QP_STATE", Words: "qp_state", Means: "The state to go to."},
 	{Code: uint32(rdma.QPAttrCurState), Name: "IBV_QP_CUR_STATE", Words: "cur_qp_state", Means: "The state that the caller believes in; another one is EINVAL."},
 	{Code: uint32(rdma.QPAttrEnSQDAsyncNotify), Name: "IBV_QP_EN_SQD_ASYNC_NOTIFY", Words: "en_sqd_async_notify", Means: "Raise IBV_EVENT_SQ_DRAINED when the queue is drained."},
-	{Code: uint32(rdma.QPAttrAccessFlags), Name: "IBV_QP_ACCESS_FLAGS", Words: "qp_access_flags", Means: "What the peer may do at all, whatever regions grant. Without remote flags, RDMA from the peer is a remote access error."},
+	{Code: uint32(rdma.QPAttrAccessFlags), Name: "IBV_QP_ACCESS_FLAGS", Words: "qp_access_flags", Means: "What the peer may do at all, whatever regions grant. Without remote flags, RDMA from the peer is a remote invalid request error."},
 	{Code: uint32(rdma.QPAttrPKeyIndex), Name: "IBV_QP_PKEY_INDEX", Words: "pkey_index", Means: "Index of the partition key; 0 on RoCE."},
 	{Code: uint32(rdma.QPAttrPort), Name: "IBV_QP_PORT", Words: "port_num", Means: "The port; counts from 1."},
 	{Code: uint32(rdma.QPAttrQKey), Name: "IBV_QP_QKEY", Words: "qkey", Means: "UD: datagrams with another Q_Key are dropped."},

@@ -429,3 +429,19 @@ func TestPort_Changes_RaiseEvents(t *testing.T) {
 		t.Errorf("up with another table: %v", got)
 	}
 }
+
+// TestCreateQP_TypesNotMade: a type that devices may have and this one has not is EOPNOTSUPP; a
+// number that is no type at all is a wrong argument.
+func TestCreateQP_TypesNotMade(t *testing.T) {
+	b := newBench(t)
+	q := b.cq(4, 0)
+	for number, want := range map[uint32]syscall.Errno{
+		0: syscall.EINVAL, 1: syscall.EINVAL, 77: syscall.EINVAL,
+		8: syscall.EOPNOTSUPP, 0xff: syscall.EOPNOTSUPP,
+	} {
+		req := abi.CreateQPReq{Type: number, PD: b.pd, SendCQ: q.handle, RecvCQ: q.handle}
+		if _, _, r := b.c.CreateQP(b.now, &req); r == nil || r.Errno != want {
+			t.Errorf("type %d: %v, want %v", number, r, want)
+		}
+	}
+}

@@ -96,6 +96,12 @@ func (c *Context) checkCreateQP(req *abi.CreateQPReq) *rdma.Refusal {
 	return mayHave("queue pairs", len(c.qps), c.most().QPs)
 }
 
+// Values of enum ibv_qp_type that this device does not make.
+const (
+	qpTypeRawPacket rdma.QPType = 8
+	qpTypeDriver    rdma.QPType = 0xff
+)
+
 // checkQPParts checks the objects that a queue pair of the type is made of. What it is not made of
 // is taken out of the request: verbs ignore it.
 func (c *Context) checkQPParts(req *abi.CreateQPReq) *rdma.Refusal {
@@ -111,8 +117,10 @@ func (c *Context) checkQPParts(req *abi.CreateQPReq) *rdma.Refusal {
 			return refusef(syscall.EINVAL, "XRC domain %d is unknown", req.XRCD)
 		}
 		return nil
-	default:
+	case qpTypeRawPacket, qpTypeDriver:
 		return refusef(syscall.EOPNOTSUPP, "qp_type %d is not supported", req.Type)
+	default:
+		return refusef(syscall.EINVAL, "qp_type %d is none that there is", req.Type)
 	}
 	srq := c.srqs[req.SRQ]
 	switch {

@@ -158,12 +158,12 @@ var failures = []failure{
 	},
 	{
 		name: "QP without the right to write", opcode: verbs.WRWrite, adjust: peerGrants(0),
-		want: verbs.WCRemAccessErr, peerFails: true,
+		want: verbs.WCRemInvReqErr, peerFails: true,
 	},
 	{
 		name: "QP without the right to read", opcode: verbs.WRRead,
 		adjust: peerGrants(verbs.AccessRemoteWrite),
-		want:   verbs.WCRemAccessErr, peerFails: true,
+		want:   verbs.WCRemInvReqErr, peerFails: true,
 	},
 }
 

@@ -58,8 +58,12 @@ static void test_post_errors(void)
 	wr[0].send_flags = IBV_SEND_INLINE;
 	wr[0].num_sge = 1;
 	CHECK(ibv_post_send(s.qp, wr, &bad) == EINVAL);
+	for (int i = 0; i < 3; i++)
+		sge[i] = (struct ibv_sge){(uintptr_t)s.buf, 1, 0};
+	wr[0].num_sge = 3; /* the limit holds for data inside the request, too */
+	CHECK(ibv_post_send(s.qp, wr, &bad) == EINVAL && bad == &wr[0]);
+	wr[0].num_sge = 1;
 	wr[0].send_flags = 0;
-	sge[0].length = 1;
 	/* Nobody reads while the list is being posted: four fit. */
 	CHECK(ibv_post_send(s.qp, wr, &bad) == ENOMEM && bad == &wr[4]);
 	to_state(s.qp, IBV_QPS_RESET);

@@ -96,8 +96,9 @@ func (q *QP) checkFlush(h *ib.RETH, level ib.FlushSelect, want rdma.Access) verd
 		c.Vendor, c.Length = abi.VendorLength, uint64(h.Length)
 		return verdictInvalid
 	}
-	if !q.attr.Access.Has(want) {
-		return q.refuseRemote(mem.FaultRights, h.RKey, h.VA, uint64(h.Length))
+	if !q.attr.Access.Has(want) { // as for other operations
+		_ = q.refuseRemote(mem.FaultRights, h.RKey, h.VA, uint64(h.Length))
+		return verdictInvalid
 	}
 	f := q.table.CheckFlush(h.RKey, q.peer(), want)
 	if f == mem.FaultNone && level == ib.FlushRange && h.Length > 0 {

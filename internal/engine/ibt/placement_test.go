@@ -105,7 +105,7 @@ func TestPlacement_PeerRefuses(t *testing.T) {
 		}, rdma.WCRemInvReqErr},
 		{"AtomicWrite/NoRightOfQP", narrow, func(w *world) (abi.SendWQE, []abi.SGE) {
 			return w.atomicWrite(1, 64), []abi.SGE{w.a.at(0, 8)}
-		}, rdma.WCRemAccessErr},
+		}, rdma.WCRemInvReqErr},
 		{"AtomicWrite/BadKey", nil, func(w *world) (abi.SendWQE, []abi.SGE) {
 			x := w.atomicWrite(1, 64)
 			x.RKey++
@@ -116,7 +116,7 @@ func TestPlacement_PeerRefuses(t *testing.T) {
 		}, rdma.WCLocLenErr},
 		{"Flush/NoRightOfQP", narrow, func(w *world) (abi.SendWQE, []abi.SGE) {
 			return w.flush(1, 0, 8, ib.FlushGlobal, ib.FlushRange), nil
-		}, rdma.WCRemAccessErr},
+		}, rdma.WCRemInvReqErr},
 		{"Flush/OutOfBounds", nil, func(w *world) (abi.SendWQE, []abi.SGE) {
 			return w.flush(1, len(w.b.mem)-4, 8, ib.FlushGlobal, ib.FlushRange), nil
 		}, rdma.WCRemAccessErr},

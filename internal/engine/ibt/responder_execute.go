@@ -194,7 +194,9 @@ func (q *QP) checkRemote(h *ib.RETH, want rdma.Access) verdict {
 		return verdictInvalid
 	}
 	if !q.attr.Access.Has(want) {
-		return q.refuseRemote(mem.FaultRights, h.RKey, h.VA, uint64(h.Length))
+		// Not an access error: the queue pair does not have the operation (IBTA 9.9.3, 11.6.2).
+		_ = q.refuseRemote(mem.FaultRights, h.RKey, h.VA, uint64(h.Length))
+		return verdictInvalid
 	}
 	if h.Length == 0 {
 		return verdictAccept

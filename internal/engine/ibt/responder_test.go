@@ -316,7 +316,7 @@ var refusals = []refusal{
 		},
 	},
 	{
-		name: "QP without the right", want: nakAccess, psn: 100, event: rdma.EventQPAccessErr,
+		name: "QP without the right", want: nakInvalid, psn: 100, event: rdma.EventQPReqErr,
 		attr: func(a *Attr) { a.Access = rdma.AccessLocalWrite | rdma.AccessRemoteRead },
 		make: func(w *world) []*Packet {
 			return []*Packet{w.writePacket(ib.RCWriteOnly, 100, 8, mtuBytes(8))}
