@@ -30,7 +30,7 @@ func TestCycles_EveryObject_NothingGrows(t *testing.T) {
 	}
 	own := make([]byte, 1<<16)
 	checkCycles(t, d, cycleCount(), func(i int) error {
-		return cycle(c, verbs.AHAttr{DGID: verbs.GID(gids[0].GID)}, own[i%4096:], i)
+		return cycle(c, verbs.AHAttr{DGID: gids[0].GID}, own[i%4096:], i)
 	})
 }
 
@@ -52,7 +52,7 @@ func TestCycles_Registrations_NothingGrow(t *testing.T) {
 		case 1:
 			mr, err = pd.AllocNull()
 		case 2:
-			mr, err = pd.RegisterImplicit(allRights | verbs.Access(rdma.AccessOnDemand))
+			mr, err = pd.RegisterImplicit(allRights | rdma.AccessOnDemand)
 		default:
 			mr, err = pd.Register(own[i%4096:], allRights)
 		}

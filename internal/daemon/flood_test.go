@@ -123,7 +123,7 @@ func (m *manager) answersAgain(a *manager, ip netip.Addr) {
 	a.ask(abi.OpConnect, id, testQPN)
 	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
 		e := m.expect(cmConnectRequest, 0)
-		if uint32(e.Param.QPN) != testQPN {
+		if e.Param.QPN != testQPN {
 			m.do(abi.OpDestroyID, e.ID)
 			continue
 		}

@@ -276,8 +276,11 @@ func (h *station) setMTU(mtu rdma.MTU) {
 // smaller one takes, whoever asks.
 func TestConnections_PortsOfDifferentMTU_AgreeOnTheSmaller(t *testing.T) {
 	for _, mtus := range [][2]rdma.MTU{
-		{rdma.MTU4096, rdma.MTU1024}, {rdma.MTU1024, rdma.MTU4096}, {rdma.MTU4096, rdma.MTU256},
-		{rdma.MTU2048, rdma.MTU512}, {rdma.MTU4096, rdma.MTU4096},
+		{rdma.MTU4096, rdma.MTU1024},
+		{rdma.MTU1024, rdma.MTU4096},
+		{rdma.MTU4096, rdma.MTU256},
+		{rdma.MTU2048, rdma.MTU512},
+		{rdma.MTU4096, rdma.MTU4096},
 	} {
 		for _, kind := range []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC} {
 			f := newFabric(t, 2)

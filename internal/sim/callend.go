@@ -237,10 +237,12 @@ func (e *callEnd) move(to rdma.QPState) bool {
 		c.world.court.Failf("%v: init_qp_attr to %v: %v", &e.fate, to, r)
 		return false
 	}
-	if to == rdma.QPStateRTR {
+	switch to {
+	case rdma.QPStateRTR:
 		e.rtr = rsp.Attr
-	} else if to == rdma.QPStateRTS {
+	case rdma.QPStateRTS:
 		e.rts = rsp.Attr
+	default:
 	}
 	if !e.plug.modify(&rsp.Attr, rdma.QPAttrMask(rsp.Mask)) {
 		return false

@@ -148,8 +148,10 @@ func (p *callPlan) String() string {
 		on   bool
 		name string
 	}{
-		{p.sameNumbers, "numbers come again"}, {p.mixed, "different MTUs"},
-		{p.addresses, "addresses come and go"}, {p.sluggish > 0, "sluggish programs"},
+		{p.sameNumbers, "numbers come again"},
+		{p.mixed, "different MTUs"},
+		{p.addresses, "addresses come and go"},
+		{p.sluggish > 0, "sluggish programs"},
 		{p.stranger > 0, "a stranger"},
 	} {
 		if f.on {

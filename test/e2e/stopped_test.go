@@ -41,8 +41,10 @@ func (p *ownProgram) build(t *testing.T) string {
 				t.Skipf("%s is not installed: scripts/deps.sh build", header)
 			}
 		}
-		args := []string{"-Wall", "-Wextra", "-Werror", "-O1", "-o", program,
-			filepath.Join("testdata", p.name+".c")}
+		args := []string{
+			"-Wall", "-Wextra", "-Werror", "-O1", "-o", program,
+			filepath.Join("testdata", p.name+".c"),
+		}
 		build := exec.Command("gcc", append(args, strings.Fields(p.libraries)...)...)
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build %s.c: %v\n%s", p.name, err, out)

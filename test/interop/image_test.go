@@ -52,8 +52,10 @@ func buildPrograms(dir string) error {
 		if len(sources) == 0 {
 			sources = []string{filepath.Join("testdata", name+".c")}
 		}
-		args := append([]string{"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1",
-			"-o", filepath.Join(dir, name)}, sources...)
+		args := append([]string{
+			"-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O1",
+			"-o", filepath.Join(dir, name),
+		}, sources...)
 		out, err := exec.Command("gcc", append(args, "-libverbs")...).CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("compile %s: %w: %s", name, err, out)

@@ -156,8 +156,10 @@ func TestFallback(t *testing.T) {
 // TestRstream_Sockets runs the benchmark on TCP sockets that are rsockets.
 func TestRstream_Sockets(t *testing.T) {
 	atPlaces(t, func(t *testing.T, p place) {
-		for _, row := range []string{"-T v -T s -I 5 -C 5 -S 100000", "-T s -T a -T v -I 5 -C 5 -S 3000",
-			"-T s -T b -T v -I 5 -C 5 -S 65536"} {
+		for _, row := range []string{
+			"-T v -T s -I 5 -C 5 -S 100000", "-T s -T a -T v -I 5 -C 5 -S 3000",
+			"-T s -T b -T v -I 5 -C 5 -S 65536",
+		} {
 			port := newPort(t)
 			args := append(strings.Fields(row), "-p", strconv.Itoa(port))
 			server := p.server.runTCP(t, append([]string{"rstream"}, args...)...)
@@ -200,6 +202,22 @@ func TestFork(t *testing.T) {
 				}
 				server.stop(t)
 			})
+		})
+	}
+}
+
+// TestTCPCalls runs a program on TCP and on rsockets: it is to see the same.
+func TestTCPCalls(t *testing.T) {
+	bin := compile(t, "tcp_test.c")
+	h := oneHost(t)
+	for _, name := range []string{
+		"levels", "edges", "room", "early_watch", "doubles", "calls", "refused",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.start(t, bin, name, "tcp").succeed(t)
+			h.runTCP(t, bin, name, "rdma").succeed(t)
+			// Without a NIC at the other end, and so without RDMA.
+			h.run(t, bin, name, "tcp").succeed(t)
 		})
 	}
 }

@@ -29,7 +29,6 @@ type reader struct {
 	first    rdma.PSN // of the first READ
 	want     uint32   // packets that have arrived in order
 	deadline clock.Time
-	asked    uint32 // packets asked for
 	timeouts int
 
 	room      int           // packets that the queue holds
