@@ -8,7 +8,6 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
-	"github.com/softrnic/softrnic/internal/invariant"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/shm"
 )
@@ -102,7 +101,10 @@ func (d *DeviceMemory) at(op string, off int64) ([]byte, error) {
 
 // RegisterDevice makes n bytes of device memory at off a region, whose addresses count from 0.
 func (p *PD) RegisterDevice(d *DeviceMemory, off, n int, access Access) (*MR, error) {
-	invariant.Assert(off >= 0 && n >= 0, "verbs: negative offset or length in device memory")
+	const op = "register device memory"
+	if off < 0 || n < 0 {
+		return nil, refuse(op, rdma.Refuse(syscall.EINVAL, fmt.Sprintf("%d bytes at %d", n, off)))
+	}
 	req := abi.RegDeviceMRReq{
 		PD: p.handle, DM: d.handle, Offset: uint64(off), Length: uint64(n),
 		Access: uint32(access | AccessZeroBased),
@@ -110,7 +112,7 @@ func (p *PD) RegisterDevice(d *DeviceMemory, off, n int, access Access) (*MR, er
 	r := &MR{ctx: p.ctx, kind: regionDevice}
 	r.set(req.Access, 0, req.Length)
 	return r.adopt(request{
-		op: "register device memory", code: abi.OpRegDeviceMR, body: ctl.Bytes(&req),
+		op: op, code: abi.OpRegDeviceMR, body: ctl.Bytes(&req),
 	})
 }
 

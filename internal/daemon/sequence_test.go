@@ -438,8 +438,21 @@ func TestVerbs_RandomSequences_DocumentedErrnoNothingLeft(t *testing.T) {
 	}
 	granted := map[abi.Op]int{}
 	fds, maps := countFDs(t), countMaps(t)
+	var heap int64
 	for seed := first; seed < first+seeds; seed++ {
 		runSequence(t, s, seed, granted)
+		if seed == first+1 {
+			heap = heapNow() // the tables of errors are filled
+		}
+	}
+	eventually(t, "the last client is gone", func() bool {
+		status, _ := s.d.Status()
+		return len(status.Contexts) == 2
+	})
+	grown := heapNow() - heap
+	t.Logf("%d bytes grown", grown)
+	if grown > 512<<10 {
+		t.Errorf("%d bytes more on the heap", grown)
 	}
 	for i := range sequenceVerbs {
 		if op := sequenceVerbs[i].op; granted[op] == 0 {
