@@ -79,7 +79,29 @@ func compareProgram(t *testing.T, g *guest, h *host, seed int) {
 		_ = os.WriteFile(fmt.Sprintf("%s/%d.ours", dir, seed), []byte(ours.Output), 0o600)
 		_ = os.WriteFile(fmt.Sprintf("%s/%d.kernel", dir, seed), []byte(kernel.Output), 0o600)
 	}
-	if ours.Output != kernel.Output {
-		t.Errorf("differs")
+	compareSteps(t, ours.Output, kernel.Output)
+}
+
+// compareSteps says which steps differ, and how.
+func compareSteps(t *testing.T, ours, kernel string) {
+	t.Helper()
+	o, k := stepsOf(ours), stepsOf(kernel)
+	if len(o) != len(k) {
+		t.Errorf("%d steps, the kernel has %d", len(o), len(k))
 	}
+	for number, text := range o {
+		if text != k[number] && !isAllowed(text, k[number]) {
+			t.Errorf("step %s:\n%sthe kernel:\n%s", number, text, k[number])
+		}
+	}
+}
+
+// stepsOf returns the lines of each step; each begins with the step's number.
+func stepsOf(transcript string) map[string]string {
+	steps := map[string]string{}
+	for line := range strings.Lines(transcript) {
+		number, words, _ := strings.Cut(line, " ")
+		steps[number] += words
+	}
+	return steps
 }

@@ -119,7 +119,7 @@ static void bind_type_1(int i)
 	bind.bind_info.addr = (uintptr_t)world.mrs[m].mr->addr + w->offset;
 	bind.bind_info.length = w->length;
 	bind.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
-	work = works_add(&qp->sends, qp->sends.tail);
+	work = works_add(&qp->sends, world.step * 8);
 	bind.wr_id = work->id;
 	work->signaled = true;
 	error = ibv_bind_mw(qp->qp, w->mw, &bind);

@@ -9,10 +9,10 @@
 #include "world.h"
 
 /* The completions of a step, kept until it is over: only the order within a queue is fixed. */
-enum { COMPLETIONS = 1024, EVENTS = 64, PATIENCE_MS = 4000 };
+enum { COMPLETIONS = 1024, EVENTS = 64, PATIENCE_MS = 3000 };
 static struct ibv_wc completions[COMPLETIONS];
 static unsigned int completion_count;
-static char events[EVENTS][48];
+static char events[EVENTS][80];
 static unsigned int event_count;
 
 struct work *works_add(struct works *works, uint64_t id)
@@ -344,8 +344,11 @@ void observe(void)
 	tell_completions();
 	tell_events();
 	tell_states();
-	if (world.spoilt)
+	if (!world.spoilt)
+		sum_areas(false);
+	if (world.risky) {
 		fill_areas();
-	sum_areas(world.spoilt);
+		sum_areas(true);
+	}
 	world.spoilt = false;
 }

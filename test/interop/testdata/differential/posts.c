@@ -226,8 +226,8 @@ static void some_data(const struct qp_slot *q, struct send *s)
 	for (int i = 0; i < count; i++) {
 		struct ibv_sge *sge = &s->sges[i];
 
-		if (!some_sge(q, sge, inward ? SINK : SOURCE, s->words))
-			break;
+		while (!some_sge(q, sge, inward ? ANSWER : SOURCE, s->words))
+			;
 		if (is_atomic(s->wr.opcode))
 			sge->length = 8;
 		if (q->qp->qp_type == IBV_QPT_UD && !risk(10) && sge->length + s->total > 1024)
@@ -297,7 +297,7 @@ static void some_receive(const struct qp_slot *q, struct ibv_recv_wr *wr, char *
 	sprintf(words, " %u/%u", first, ROOM - first);
 }
 
-static void post_receives(int i, int count)
+static void post_receives(int i, int count, unsigned int *number)
 {
 	static struct ibv_recv_wr wrs[CHAIN];
 	static struct ibv_sge sges[CHAIN][SGES];
@@ -312,10 +312,10 @@ static void post_receives(int i, int count)
 		char words[200] = "";
 
 		wrs[k] = (struct ibv_recv_wr){.sg_list = sges[k]};
-		wrs[k].wr_id = ((works->tail + k) & 0x7fffffff) | 1u << RECEIVE_BIT;
+		wrs[k].wr_id = (world.step * 8 + *number) | 1u << RECEIVE_BIT;
 		wrs[k].next = k < count - 1 ? &wrs[k + 1] : NULL;
 		some_receive(q, &wrs[k], words);
-		tell("  receive %u entries %d%s", works->tail + k, wrs[k].num_sge, words);
+		tell("  receive %u entries %d%s", world.step * 8 + (*number)++, wrs[k].num_sge, words);
 	}
 	if (q->srq >= 0)
 		error = ibv_post_srq_recv(world.srqs[q->srq].srq, wrs, &bad);
@@ -338,7 +338,7 @@ static void post_sends(int i, struct send *sends, int count)
 	int posted = 0, error;
 
 	for (int k = 0; k < count; k++) {
-		sends[k].wr.wr_id = (q->sends.tail + k) & 0x7fffffff;
+		sends[k].wr.wr_id = world.step * 8 + k;
 		sends[k].wr.next = k < count - 1 ? &sends[k + 1].wr : NULL;
 		tell("  send %u opcode %d flags %#x%s", (unsigned int)sends[k].wr.wr_id,
 		     sends[k].wr.opcode, sends[k].wr.send_flags, sends[k].words);
@@ -365,7 +365,7 @@ static int some_qp(void)
 }
 
 /* Sends from a queue pair to its peer, which has receives ready: enough of them, if it must. */
-static void send_from(int i)
+static void send_from(int i, unsigned int receive_number)
 {
 	static struct send sends[CHAIN];
 	struct qp_slot *q = &world.qps[i];
@@ -383,7 +383,9 @@ static void send_from(int i)
 		some_send(i, &sends[k], to, k == count - 1);
 		receives += takes_receive(sends[k].wr.opcode);
 	}
-	post_receives(to, world.risky && chance_percent(40) ? (int)chance_below(CHAIN) : receives);
+	if (world.risky && chance_percent(40))
+		receives = (int)chance_below(CHAIN);
+	post_receives(to, receives, &receive_number);
 	post_sends(i, sends, count);
 }
 
@@ -392,13 +394,14 @@ void step_send(void)
 	int i = some_qp();
 
 	if (i >= 0)
-		send_from(i);
+		send_from(i, 0);
 }
 
 /* Posts to a queue pair that is in another state than RTS, or whose peer is. */
 void step_qp_state(void)
 {
 	int i = some_qp(), changed;
+	unsigned int receive_number = 0;
 
 	if (i < 0)
 		return;
@@ -408,6 +411,6 @@ void step_qp_state(void)
 		return;
 	queue_pair_change(changed);
 	if (chance_percent(50))
-		post_receives(i, 1 + (int)chance_below(CHAIN));
-	send_from(i);
+		post_receives(i, 1 + (int)chance_below(CHAIN), &receive_number);
+	send_from(i, receive_number);
 }

@@ -149,9 +149,17 @@ void queue_pair_change(int slot)
 {
 	struct ibv_qp_attr attr = good_attr(slot, IBV_MTU_1024);
 	enum ibv_qp_type type = world.qps[slot].qp->qp_type;
-	int to = CHANCE_OF(IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_SQD, IBV_QPS_ERR);
+	int to = CHANCE_OF(IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_SQD, IBV_QPS_ERR,
+			   IBV_QPS_RTS, IBV_QPS_RTS);
 	int errors[3] = {0};
 
+	if (to == IBV_QPS_RTS) {
+		attr.qp_access_flags = chance_below(8) << 1;
+		errors[0] = modify(slot, &attr, right_mask(type));
+		tell("change qp%d to rights %#x: %s", slot, attr.qp_access_flags,
+		     outcome(errors[0]));
+		return;
+	}
 	attr.qp_state = to == IBV_QPS_INIT || to == IBV_QPS_RTR ? IBV_QPS_RESET : to;
 	errors[0] = modify(slot, &attr, IBV_QP_STATE);
 	if (to == IBV_QPS_INIT || to == IBV_QPS_RTR) {

@@ -12,10 +12,11 @@
 
 enum { PDS = 2, CQS = 3, MRS = 8, MWS = 4, SRQS = 2, AHS = 2, QPS = 8 };
 /*
- * What is sent comes from SOURCE, what arrives goes to SINK, and what is written or read from far
- * lies in TARGET: so no two operations of a step touch the same bytes in an order that is free.
+ * What is sent comes from SOURCE, what arrives goes to SINK, what READs and atomics bring goes to
+ * ANSWER, and what they and WRITEs touch lies in TARGET: so no two operations of a step touch the
+ * same bytes in an order that is free.
  */
-enum { SOURCE, SINK, TARGET, AREAS };
+enum { SOURCE, SINK, TARGET, ANSWER, AREAS };
 enum { AREA_BYTES = 65536, GRH_BYTES = 40, WORKS = 256, SGES = 3 };
 
 struct mr_slot {

@@ -1,0 +1,136 @@
+package interop
+
+import (
+	"regexp"
+	"strings"
+)
+
+// difference is a way in which the kernel's device may differ from ours in a step of a program,
+// with the reason: a fault of the driver, or a choice that the standard leaves.
+type difference struct {
+	why string
+	// ours and kernel are both to be found in the step; an empty one is.
+	ours, kernel string
+	// forget matches the lines that are not compared then, of both.
+	forget string
+	// change is replaced by with, in both.
+	change, with string
+}
+
+// outcome matches the lines that tell what became of posted requests.
+const outcome = `^  (send qp|recv qp|event|qp|area)`
+
+// differences are tried in this order until the step is the same. rxe is the driver of Linux 6.1,
+// drivers/infiniband/sw/rxe, and its half in user space, providers/rxe of rdma-core.
+//
+//tidy:table
+var differences = []difference{
+	{
+		why:  "rxe tells nobody of a request that it refuses (rxe_resp.c, do_class_ac_error and do_class_d1e_error); IBTA 9.9.3, 11.6.3.3",
+		ours: `event (local access violation|invalid request local) work queue error`, forget: `event (local access violation|invalid request local)`,
+	},
+	{
+		why:  "rxe has no such event; IBTA 11.6.3.1",
+		ours: `event communication established`, forget: `event communication established`,
+	},
+	{
+		why:    "rxe tells that the queue is drained, whether or not en_sqd_async_notify asked for it (rxe_comp.c, comp_check_sq_drain_done); IBTA 11.2.5.3",
+		kernel: `event send queue drained`, forget: `event send queue drained`,
+	},
+	{
+		why:    "rxe does not keep cur_qp_state (rxe_qp.c, rxe_qp_to_attr)",
+		kernel: `query_qp qp\d: ok state 3 cur [^3]`, change: `(query_qp qp\d: ok state 3) cur \d`, with: `$1`,
+	},
+	{
+		why:  "rxe names no bad work request when the driver refuses by the queue pair's state (rxe.c, post_send_db), and queues receives nobody looks at",
+		ours: `EINVAL after 0 of`, kernel: `change qp\d to state [0-2](.*\n)*.*EINVAL after [1-3] of`, change: `EINVAL after \d of \d`, with: `EINVAL`,
+	},
+	{
+		why:  "rxe looks at its table of GIDs, which has more entries (rdma_get_gid_attr); either errno says that the entry is empty",
+		ours: `create_ah ah\d: EINVAL`, kernel: `create_ah ah\d: ENODATA`, change: `ENODATA`, with: `EINVAL`,
+	},
+	{
+		why:  "rxe fails a receive that is too short as one that is wrong, and answers so (rxe_resp.c, send_data_in); IBTA 9.9.3, 11.6.2",
+		ours: `recv qp\d \d+: local length error`, kernel: `recv qp\d \d+: local QP operation error`,
+		change: `((?:send|recv) qp\d \d+): (?:local QP operation error|local length error|remote operation error|remote invalid request error)`, with: `$1: too long`,
+	},
+	{
+		why:  "rxe fails a request with a wrong lkey as one that is malformed (rxe_mr.c, copy_data: EINVAL); IBTA 11.6.2",
+		ours: `(send|recv) qp\d \d+: local protection error`, kernel: `(send|recv) qp\d \d+: local QP operation error`,
+		change: `local QP operation error`, with: `local protection error`,
+	},
+	{
+		why:  "rxe has no send queue error state; IBTA 10.3.1.6",
+		ours: `qp\d is in state 5`, kernel: `qp\d is in state 6`,
+		change: `(qp\d is in state) [56]`, with: `$1 5 or 6`,
+	},
+	{
+		why:  "and so flushes receives as well",
+		ours: `qp\d is in state 5`, kernel: `recv qp\d \d+: Work Request Flushed Error`, forget: `recv qp\d \d+: Work Request Flushed Error`,
+	},
+	{
+		why:  "rxe flushes no receives that are posted in error (rxe_verbs.c: the library rings no doorbell); IBTA 10.3.1.7",
+		ours: `recv qp\d \d+: Work Request Flushed Error`, kernel: `change qp\d to state 6`, forget: `recv qp\d \d+: Work Request Flushed Error`,
+	},
+	{
+		why:    "rxe fails the receive and its queue pair when a datagram is too long for it; IBTA 9.8.3 lets drop it",
+		kernel: `to qp[4-7] (.*\n)*.*recv qp[4-7] \d+: local QP operation error`, forget: outcome,
+	},
+	{
+		why:  "rxe drops a datagram that is longer than the MTU and says that it was sent (IBTA C10-93.1.1); IBTA 11.6.2 and adapters call it a local length error",
+		ours: `send qp[4-7] \d+: local length error`, kernel: `send qp[4-7] \d+: opcode`, forget: outcome,
+	},
+	{
+		why:  "rxe's library refuses an atomic whose address is not a multiple of 8 (rxe.c, validate_send_wr); here its peer does, IBTA 9.7.4.1.5",
+		ours: `post_send qp\d: ok`, kernel: ` opcode [56] (.*\n)*.*post_send qp\d: EINVAL`, forget: outcome + `|^post_send`,
+	},
+	{
+		why:  "a limit that is above what is posted: rxe tells with the next receive that it takes, here at once; IBTA 10.2.9.3",
+		ours: `event SRQ limit reached`, forget: `event SRQ limit|query_srq`,
+	},
+	{
+		why:  "rxe finds a wrong entry when it comes to it, here all are checked before the first packet goes out",
+		ours: `send qp\d \d+: local protection error`, kernel: `send qp\d \d+: (transport retry|RNR retry|remote)`, forget: outcome,
+	},
+	{
+		why:  "rxe looks for a receive before it looks at the key (rxe_resp.c, check_resource), here it is the other way round; IBTA 9.7.4.1 has both",
+		ours: `send qp\d \d+: remote access error`, kernel: `send qp\d \d+: RNR retry counter exceeded`, forget: outcome,
+	},
+	{
+		why:  "rxe hangs on a fence whose queue pair has to try again (rxe_req.c, rxe_is_fenced)",
+		ours: `send qp\d \d+: (transport|RNR) retry counter exceeded`, kernel: `flags 0x[13579bdf](.*\n)*.*qp\d hangs`, forget: outcome,
+	},
+}
+
+// isAllowed tells whether a step differs in nothing but what may differ.
+func isAllowed(ours, kernel string) bool {
+	o, k := ours, kernel
+	for _, d := range differences {
+		if !regexp.MustCompile(`(?m)`+d.ours).MatchString(ours) ||
+			!regexp.MustCompile(`(?m)`+d.kernel).MatchString(kernel) {
+			continue
+		}
+		for _, text := range []*string{&o, &k} {
+			if d.change != "" {
+				*text = regexp.MustCompile(`(?m)`+d.change).ReplaceAllString(*text, d.with)
+			}
+			if d.forget != "" {
+				*text = forget(*text, regexp.MustCompile(d.forget))
+			}
+		}
+		if o == k {
+			return true
+		}
+	}
+	return false
+}
+
+func forget(step string, what *regexp.Regexp) string {
+	var kept strings.Builder
+	for line := range strings.Lines(step) {
+		if !what.MatchString(line) {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
