@@ -12,7 +12,7 @@ import (
 
 // importContext lets the session's context import objects of the context whose command descriptor
 // comes with the request. That descriptor is the program's end of another control connection: the
-// library has bound it to a name of its own, which the kernel tells us at both ends.
+// library has let the kernel choose a name for it, which the kernel tells us at both ends.
 func (s *session) importContext(m *ctl.Message) (reply, *rdma.Refusal) {
 	if len(m.Body) != 0 || len(m.FDs) != 1 {
 		return reply{}, badBody(m)
@@ -36,7 +36,7 @@ func (s *session) importContext(m *ctl.Message) (reply, *rdma.Refusal) {
 // contextOf returns the context of the connection with that name at the program's end. Lane.
 func (l *lane) contextOf(name string) *nic.Context {
 	for s := range l.sessions {
-		if name != "" && s.peerName == name && s.context != nil {
+		if name != "" && s.peerName == name && s.context != nil && !s.conn.HasHungUp() {
 			return s.context
 		}
 	}
