@@ -128,7 +128,10 @@ static void conn_take_request(struct rs_socket *listener, struct rdma_cm_event *
 		rs->nonblocking = listener->nonblocking;
 		rs->is_served = listener->is_served;
 		memcpy(&rs->peer, &id->route.addr.dst_storage, sizeof(rs->peer));
+		/* The service may hear of it before it is accepted. */
+		pthread_mutex_lock(&rs->lock);
 		error = conn_accept(rs, &event->param.conn);
+		pthread_mutex_unlock(&rs->lock);
 	}
 	if (error) {
 		rdma_reject(id, NULL, 0);

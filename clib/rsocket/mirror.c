@@ -158,9 +158,10 @@ void mirror_update(struct rs_socket *rs)
 	/* A thread of ours that serves cannot keep up with every moment of having no room. */
 	if (rs->is_served && rs->state == RS_CONNECTED && !rs->wants_room)
 		events |= POLLOUT;
-	mirror_show_in(rs, events & POLLIN);
+	/* The end is readable too: whoever wakes for the one is to see the other. */
 	mirror_show_out(rs, events & POLLOUT);
 	mirror_show_end(rs, events);
+	mirror_show_in(rs, events & POLLIN);
 	if (events & POLLOUT)
 		rs->wants_room = false;
 }

@@ -31,6 +31,7 @@ func TestCalls(t *testing.T) {
 			"signal", "poll_many", "poll_threads", "peer_killed", "fork", "options", "keepalive",
 		},
 		"more_test.c": {"datagrams", "strangers", "iomap"},
+		"wire_test.c": {"connect", "entries", "messages", "datagrams"},
 	} {
 		t.Run(source, func(t *testing.T) {
 			bin := compile(t, source)
