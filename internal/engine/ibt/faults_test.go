@@ -10,6 +10,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/ib"
 )
 
 var (
@@ -64,7 +65,7 @@ func makePlan(r *rand.Rand, from, to *node, half int) *plan {
 	p := &plan{from: from, to: to, base: half * slotCount * slotBytes, counter: slotsEnd + 8*half}
 	ops := []rdma.WROpcode{
 		rdma.WRWrite, rdma.WRWriteWithImm, rdma.WRSend, rdma.WRSendWithImm, rdma.WRRead,
-		rdma.WRFetchAdd,
+		rdma.WRFetchAdd, rdma.WRAtomicWrite, rdma.WRFlush,
 	}
 	if from.q.Type() == rdma.QPTypeUC {
 		ops = ops[:4]
@@ -83,8 +84,14 @@ func makePlan(r *rand.Rand, from, to *node, half int) *plan {
 		if r.IntN(3) == 0 {
 			j.flag &^= signaled
 		}
-		if j.op == rdma.WRFetchAdd {
+		switch j.op {
+		case rdma.WRFetchAdd:
 			j.size, j.add = 8, uint64(r.IntN(1000))
+		case rdma.WRAtomicWrite:
+			j.size = 8
+		case rdma.WRFlush:
+			j.size, j.add = 0, uint64(ib.FlushGlobal)
+		default:
 		}
 		p.jobs = append(p.jobs, j)
 	}
@@ -114,6 +121,11 @@ func (p *plan) start(w *world) {
 		}
 		if j.op == rdma.WRFetchAdd {
 			wqe.RemoteAddr = testBase + uint64(p.counter)
+		}
+		if j.op == rdma.WRFlush {
+			wqe.Swap = slotBytes
+			p.from.post(w.now, wqe)
+			continue
 		}
 		p.from.post(w.now, wqe, p.from.at(p.at(i), j.size))
 	}
