@@ -67,8 +67,12 @@ func makePlan(r *rand.Rand, from, to *node, half int) *plan {
 		rdma.WRWrite, rdma.WRWriteWithImm, rdma.WRSend, rdma.WRSendWithImm, rdma.WRRead,
 		rdma.WRFetchAdd, rdma.WRAtomicWrite, rdma.WRFlush,
 	}
-	if from.q.Type() == rdma.QPTypeUC {
+	switch from.q.Type() {
+	case rdma.QPTypeUC:
 		ops = ops[:4]
+	case rdma.QPTypeXRCSend:
+		ops = ops[:6]
+	default:
 	}
 	for range slotCount {
 		j := job{op: ops[r.IntN(len(ops))], size: r.IntN(200), flag: signaled}
@@ -118,6 +122,7 @@ func (p *plan) start(w *world) {
 		wqe := abi.SendWQE{
 			WRID: uint64(i), Opcode: uint8(j.op), Flags: j.flag, ImmOrRKey: uint32(i) * 3,
 			RemoteAddr: testBase + uint64(p.at(i)), RKey: uint32(p.to.region.Key), CompareAdd: j.add,
+			Extra: xrcQueue, // which only XRC looks at
 		}
 		if j.op == rdma.WRFetchAdd {
 			wqe.RemoteAddr = testBase + uint64(p.counter)
@@ -196,6 +201,29 @@ func eachSeed(t *testing.T, f func(t *testing.T, seed uint64)) {
 			return
 		}
 	}
+}
+
+// TestFaults_XRC_DeliversExactlyOnceInOrder is the same one way over an XRC connection, whose
+// receives are those of a shared queue.
+func TestFaults_XRC_DeliversExactlyOnceInOrder(t *testing.T) {
+	eachSeed(t, func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		f := faults{lose: r.IntN(9), double: r.IntN(6), delay: r.IntN(6)}
+		w := newWorld(t, worldConfig{
+			qpType: rdma.QPTypeXRCSend, bytes: faultyMem, edit: func(_ string, a *Attr) {
+				a.PathMTU = rdma.MTU(1 + seed%5)
+				a.MaxRdAtomic, a.MaxDestRdAtomic = uint8(1+seed%4), uint8(1+seed%4)
+			},
+		})
+		if *seedFlag != 0 {
+			w.traceOnFailure()
+		}
+		w.judge = f.judge(r)
+		p := makePlan(r, w.a, w.b, 0)
+		p.start(w)
+		w.run(60 * time.Second)
+		p.check(t)
+	})
 }
 
 // TestFaults_RC_DeliversExactlyOnceInOrder runs mixed traffic both ways over links that lose,

@@ -145,12 +145,33 @@ func newNode(t testing.TB, c nodeConfig) *node {
 	var sq, rq *ring.Consumer
 	n.sq, sq, n.sqMem = newRing(c.entries, abi.SQStride(testSGEs, inlineMx))
 	n.rq, rq, _ = newRing(c.entries, abi.RQStride(testSGEs))
-	n.q = New(Config{
+	own := Config{
 		Host: n, Type: c.qpType, QPN: c.qpn, PD: testPD, SQ: sq,
 		RQ: NewReceiveQueue(rq, testSGEs, c.shared), SendCQ: &n.sends, RecvCQ: &n.recvs,
 		MaxSGE: testSGEs, MaxInline: inlineMx, SignalAll: c.all,
-	})
+	}
+	if c.qpType == rdma.QPTypeXRCRecv {
+		own.Domain = &oneQueue{Target{
+			PD: testPD, RQ: NewReceiveQueue(rq, testSGEs, true), RecvCQ: &n.recvs,
+		}}
+		own.PD, own.SQ, own.RQ, own.SendCQ, own.RecvCQ = 0, nil, nil, nil, nil
+	}
+	n.q = New(own)
 	return n
+}
+
+// oneQueue is an XRC domain with one shared receive queue.
+type oneQueue struct{ target Target }
+
+// xrcQueue is that queue's number.
+const xrcQueue = 0x77
+
+// Target implements Domain.
+func (d *oneQueue) Target(srqn uint32) *Target {
+	if srqn != xrcQueue {
+		return nil
+	}
+	return &d.target
 }
 
 // at returns a scatter/gather entry of the node's memory.
@@ -289,8 +310,12 @@ func newWorld(t testing.TB, c worldConfig) *world {
 		qpType: c.qpType, name: "a", qpn: 0x11, bytes: c.bytes, space: c.spaceA,
 		entries: c.entries, all: c.all,
 	})
+	other := c.qpType
+	if other == rdma.QPTypeXRCSend {
+		other = rdma.QPTypeXRCRecv
+	}
 	w.b = newNode(t, nodeConfig{
-		qpType: c.qpType, name: "b", qpn: 0x22, bytes: c.bytes, space: c.spaceB,
+		qpType: other, name: "b", qpn: 0x22, bytes: c.bytes, space: c.spaceB,
 		entries: c.entries, all: c.all, shared: c.sharedB,
 	})
 	at, bt := testAttr("a", "b", 0x22), testAttr("b", "a", 0x11)
