@@ -69,3 +69,25 @@ func TestHostile_RandomCalls_OthersUndisturbed(t *testing.T) {
 		return len(u.Contexts) == 1 && len(u.CMIDs) == 0 && descriptors(t, nic.pid()) <= fds
 	})
 }
+
+// TestHostile_NICKilled_ProgramsCleanUp: what a program has made can be destroyed although there is
+// no NIC any more, and no call waits for it.
+func TestHostile_NICKilled_ProgramsCleanUp(t *testing.T) {
+	for _, args := range [][]string{
+		{hostile.build(t), "1", "200000", "doomed"},
+		{hostileCM.build(t), "1", "100000", strconv.Itoa(newPort()), "doomed"},
+	} {
+		m := anyMachine(t)
+		nic := m.startNIC(t)
+		m.env = append(m.env, "MALLOC_PERTURB_=165")
+		p := m.run(t, args...)
+		until(t, "the program has opened the device", func() bool { return len(m.contexts(t)) > 0 })
+		nic.kill()
+		if p.hasEnded() {
+			t.Logf("%v had ended before", args)
+		}
+		if out := p.endWithin(t, 2*patience); out.status != 0 {
+			t.Errorf("%v: status %d, %s\n%s", args, out.status, out.stdout, tail(out.stderr, 20))
+		}
+	}
+}

@@ -124,5 +124,6 @@ int main(int argc, char **argv)
 		printf("%ld %ld %ld\n", resident(), mappings(), descriptors());
 		fflush(stdout);
 	}
+	free(memory);
 	return ibv_close_device(context);
 }

@@ -5,7 +5,7 @@
  * and at the end destroys everything, in any order that works. Pointers are always good: what
  * happens with others is nobody's promise.
  *
- *   hostile SEED STEPS
+ *   hostile SEED STEPS [doomed]     doomed says that the NIC may vanish: then EIO is right
  */
 #include "hostile_objects.h"
 
@@ -333,7 +333,8 @@ int main(int argc, char **argv)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 
-	if (argc != 3 || !list || !list[0])
+	doomed = argc == 4;
+	if (argc < 3 || !list || !list[0])
 		return 2;
 	state = strtoull(argv[1], NULL, 10) * 0x9e3779b97f4a7c15 | 1;
 	memory = mmap(NULL, MEMORY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -344,6 +345,7 @@ int main(int argc, char **argv)
 			return 2;
 		fcntl(contexts[i]->async_fd, F_SETFL, O_NONBLOCK);
 	}
+	ibv_free_device_list(list);
 	if (ibv_query_gid(contexts[0], 1, 0, &gid))
 		return 2;
 	for (unsigned long i = 0; i < strtoul(argv[2], NULL, 10); i++)
