@@ -193,7 +193,9 @@ void step_srq(void)
 		return;
 	}
 	if (chance_percent(60)) {
-		attr.srq_limit = CHANCE_OF(0, 1, 3, 10, 1 << 20);
+		/* Not above what is posted: when that is told is free. */
+		attr.srq_limit = chance_percent(20) ? 1 << 20
+						    : chance_below(works_count(&s->works) + 1);
 		error = ibv_modify_srq(s->srq, &attr, IBV_SRQ_LIMIT);
 		tell("modify_srq srq%d limit %u: %s", i, attr.srq_limit, outcome(error));
 		query_srq(i);

@@ -75,18 +75,24 @@ static struct ibv_sge *too_many(int area)
 	return sges;
 }
 
+static bool is_atomic(enum ibv_wr_opcode opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
 /* A place of the peer with room for the message. */
 static void some_remote(struct send *s, uint64_t *addr, uint32_t *rkey)
 {
-	int i = object_mr_of(0, TARGET, world.risky ? 0 : IBV_ACCESS_REMOTE_WRITE);
+	const int area = s->wr.opcode == IBV_WR_RDMA_READ ? WELL : TARGET;
+	int i = object_mr_of(0, area, world.risky ? 0 : IBV_ACCESS_REMOTE_WRITE);
 	int w = chance_below(MWS);
 	const struct mw_slot *mw = &world.mws[w];
 	const struct mr_slot *m = &world.mrs[i];
 	uint32_t offset;
 	const char *fault = "";
 
-	if (mw->mw && mw->bound && chance_percent(40) && s->wr.opcode <= IBV_WR_RDMA_READ &&
-	    (mw->length >= s->total || world.risky)) {
+	if (mw->mw && mw->bound && chance_percent(40) && area == TARGET &&
+	    !is_atomic(s->wr.opcode) && (mw->length >= s->total || world.risky)) {
 		offset = mw->length >= s->total ? chance_below(mw->length - s->total + 1) : 0;
 		*addr = (uintptr_t)world.mrs[mw->mr].mr->addr + mw->offset + offset;
 		*rkey = mw->mw->type == IBV_MW_TYPE_1 ? mw->mw->rkey : mw->next_rkey;
@@ -94,13 +100,16 @@ static void some_remote(struct send *s, uint64_t *addr, uint32_t *rkey)
 		return;
 	}
 	if (m->length < s->total)
-		m = &world.mrs[i = TARGET];
+		m = &world.mrs[i = area];
 	offset = chance_below(m->length - s->total + 1);
 	if (risk(4))
 		offset = m->length - s->total + 1 + chance_below(50);
-	if (s->wr.opcode >= IBV_WR_ATOMIC_CMP_AND_SWP && !risk(5))
-		offset &= ~7u;
 	*addr = (uintptr_t)m->mr->addr + offset;
+	if (is_atomic(s->wr.opcode) && !risk(5)) {
+		m = &world.mrs[i = TARGET];
+		offset &= ~7u;
+		*addr = (uintptr_t)m->mr->addr + offset;
+	}
 	*rkey = m->mr->rkey;
 	if (risk(4)) {
 		*rkey ^= 0x55;
@@ -186,11 +195,6 @@ static enum ibv_wr_opcode some_opcode(enum ibv_qp_type type)
 	return CHANCE_OF(IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
 			 IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ, IBV_WR_RDMA_READ,
 			 IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW);
-}
-
-static bool is_atomic(enum ibv_wr_opcode opcode)
-{
-	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 static void some_target(struct send *s)
@@ -371,7 +375,7 @@ static void send_from(int i, unsigned int receive_number)
 	struct qp_slot *q = &world.qps[i];
 	int count = 1 + chance_below(CHAIN), to = q->peer, receives = 0;
 
-	if (works_count(&q->sends) > 12)
+	if (works_count(&q->sends) > 12 || !q->asked.max_send_wr)
 		return;
 	if (q->qp->qp_type == IBV_QPT_UD && chance_percent(20))
 		to = i;

@@ -84,12 +84,12 @@ static int rts_mask(enum ibv_qp_type type)
 	       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 }
 
-static struct ibv_qp_attr good_attr(int i, int mtu)
+static struct ibv_qp_attr good_attr(int i)
 {
 	const struct qp_slot *q = &world.qps[i];
 	const struct qp_slot *peer = &world.qps[q->peer];
 	struct ibv_qp_attr attr = {
-		.port_num = 1, .path_mtu = mtu, .qp_access_flags = q->access,
+		.port_num = 1, .path_mtu = world.mtu, .qp_access_flags = q->access,
 		.rq_psn = 1000 + q->peer, .sq_psn = 1000 + i, .max_rd_atomic = 4,
 		.max_dest_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 15, .retry_cnt = 2,
 		.rnr_retry = 1, .qkey = q->qkey,
@@ -134,20 +134,19 @@ static void pair_last(void)
 
 void queue_pairs_heal(void)
 {
-	int mtu = CHANCE_OF(IBV_MTU_256, IBV_MTU_1024, IBV_MTU_1024);
-
+	world.mtu = CHANCE_OF(IBV_MTU_256, IBV_MTU_1024, IBV_MTU_1024);
 	pair_last();
 	for (int i = 0; i < QPS; i++) {
 		world.qps[i].access = all_rights;
 		if (world.qps[i].qp)
-			raise(i, good_attr(i, mtu));
+			raise(i, good_attr(i));
 	}
 }
 
 /* Takes a queue pair from RTS to any other state but SQE. */
 void queue_pair_change(int slot)
 {
-	struct ibv_qp_attr attr = good_attr(slot, IBV_MTU_1024);
+	struct ibv_qp_attr attr = good_attr(slot);
 	enum ibv_qp_type type = world.qps[slot].qp->qp_type;
 	int to = CHANCE_OF(IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_SQD, IBV_QPS_ERR,
 			   IBV_QPS_RTS, IBV_QPS_RTS);
@@ -215,7 +214,7 @@ void step_qp_lifetime(void)
 void step_qp_modify(void)
 {
 	int i = chance_below(QPS);
-	struct ibv_qp_attr attr = good_attr(i, IBV_MTU_1024);
+	struct ibv_qp_attr attr = good_attr(i);
 	enum ibv_qp_type type;
 	int mask, error;
 

@@ -10,13 +10,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { PDS = 2, CQS = 3, MRS = 8, MWS = 4, SRQS = 2, AHS = 2, QPS = 8 };
+enum { PDS = 2, CQS = 3, MRS = 9, MWS = 4, SRQS = 2, AHS = 2, QPS = 8 };
 /*
  * What is sent comes from SOURCE, what arrives goes to SINK, what READs and atomics bring goes to
- * ANSWER, and what they and WRITEs touch lies in TARGET: so no two operations of a step touch the
+ * ANSWER, and what they and WRITEs touch lies in TARGET, but for what READs read, in WELL: so no two operations of a step touch the
  * same bytes in an order that is free.
  */
-enum { SOURCE, SINK, TARGET, ANSWER, AREAS };
+enum { SOURCE, SINK, TARGET, ANSWER, WELL, AREAS };
 enum { AREA_BYTES = 65536, GRH_BYTES = 40, WORKS = 256, SGES = 3 };
 
 struct mr_slot {
@@ -75,7 +75,7 @@ struct world {
 	struct ibv_context *context;
 	int gid_index;
 	union ibv_gid gid;
-	int settle_ms;
+	int settle_ms, mtu;
 	unsigned int step;
 	unsigned char *areas[AREAS];
 	uint64_t sums[AREAS];
