@@ -324,7 +324,7 @@ func TestListener_Close_EndsAcceptAndRejectsWhoWaits(t *testing.T) {
 	}
 }
 
-func TestListener_BacklogFull_RequestsAreRejected(t *testing.T) {
+func TestListener_BacklogFull_RequestsWait(t *testing.T) {
 	nicA, nicB := nictest.Hosts(t, "")
 	l := listen(t, "rdma", ":7471", rdmacm.Config{NIC: nicB, Backlog: 2})
 	results := make(chan error, 5)
@@ -337,13 +337,7 @@ func TestListener_BacklogFull_RequestsAreRejected(t *testing.T) {
 			results <- err
 		}()
 	}
-	for range 3 {
-		var no *rdmacm.RejectedError
-		if err := <-results; !errors.As(err, &no) || no.Reason != rdmacm.ReasonNoResources {
-			t.Errorf("%v", err)
-		}
-	}
-	for range 2 {
+	for range cap(results) {
 		r, err := l.Accept(nictest.Soon(t))
 		if err != nil {
 			t.Fatal(err)

@@ -13,8 +13,12 @@ const (
 	// MaxCMBacklog bounds requests of one listener that the application has not taken, and is the
 	// backlog of a listener that names none.
 	MaxCMBacklog = 1024
+	// CMBacklogPatience is for how long requests beyond a backlog get no answer, so that their
+	// peers ask again, while the application takes none of those that wait. From then on they are
+	// rejected: a peer learns why before its own patience ends, which for rdma_cm is 69 s.
+	CMBacklogPatience = 30 * time.Second
 	// MaxCMRequests bounds such requests over all listeners. A flood of REQs costs no more memory
-	// than this; those beyond it are rejected without keeping anything.
+	// than this; nothing is kept of those beyond it.
 	MaxCMRequests = 8192
 	// MaxCMLingering bounds connections that nobody owns and that wait for old packets to die out
 	// (TIMEWAIT), or to repeat a rejection. Beyond it the oldest is forgotten early, so that

@@ -90,8 +90,9 @@ func TestListen_WithoutBind_TakesAPort(t *testing.T) {
 	}
 }
 
-// Requests beyond the backlog are refused; one that the program has looked at makes room.
-func TestListen_BacklogFull_RejectedUntilTaken(t *testing.T) {
+// Requests beyond the backlog wait for their repetition until the program has looked at one; they
+// are refused where it looks at none.
+func TestListen_BacklogFull_WaitsUntilTaken(t *testing.T) {
 	f := newFabric(t, 2)
 	a, b := f.hosts[0], f.hosts[1]
 	b.listen(spaceTCP, "0.0.0.0", 7471, 2)
@@ -99,21 +100,26 @@ func TestListen_BacklogFull_RejectedUntilTaken(t *testing.T) {
 		id := a.tcp()
 		a.resolve(id, "10.0.0.2", 7471)
 		a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: params(qpn, "")}))
-		f.run(time.Millisecond)
+		f.run(time.Second)
 		return id
 	}
 	connect(0x100)
 	connect(0x101)
-	id := connect(0x102)
+	connect(0x102)
+	a.silent(0)
+	child := b.expect(eventConnectRequest, 0).ID
+	b.expect(eventConnectRequest, 0)
+	b.silent(0)
+	b.query(child) // taken, though neither accepted nor rejected
+	f.run(time.Second)
+	b.expect(eventConnectRequest, 0)
+	id := connect(0x103)
+	f.run(limits.CMBacklogPatience / 2)
+	a.silent(0)
+	f.run(limits.CMBacklogPatience)
 	if e := a.expect(eventRejected, id); e.Status != int32(mad.ReasonNoResources) {
 		t.Fatalf("status %d", e.Status)
 	}
-	child := b.expect(eventConnectRequest, 0).ID
-	b.query(child) // taken, though neither accepted nor rejected
-	connect(0x103)
-	a.silent(0)
-	b.expect(eventConnectRequest, 0)
-	b.expect(eventConnectRequest, 0)
 	b.silent(0)
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -14,6 +15,9 @@ type listener struct {
 	backlog       int
 	pending       int // requests that the application has not taken
 	cookie        uint32
+	// Since the application last took a request: whether one had no room, and when the first.
+	isFull    bool
+	fullSince clock.Time
 }
 
 // exact is the mask of a listener to one service.
@@ -41,9 +45,10 @@ func (l *listeners) find(service uint64) *listener {
 }
 
 // Listen makes requests and queries for services s with s&mask == service&mask events with this
-// cookie. At most backlog requests wait to be taken; those beyond are rejected with reason 3. A
-// backlog of 0 or less, or too large a one, stands for limits.MaxCMBacklog. Errors: EADDRINUSE,
-// ENOMEM.
+// cookie. At most backlog requests wait to be taken. Those beyond get no answer, so that their
+// peers ask again; when none has been taken for limits.CMBacklogPatience, they are rejected with
+// reason 3. A backlog of 0 or less, or too large a one, stands for limits.MaxCMBacklog. Errors:
+// EADDRINUSE, ENOMEM.
 func (e *Engine) Listen(service, mask uint64, backlog int, cookie uint32) *rdma.Refusal {
 	l := &e.listeners
 	if backlog <= 0 || backlog > limits.MaxCMBacklog {
@@ -99,9 +104,19 @@ func (e *Engine) enqueue(l *listener) bool {
 	return true
 }
 
+// isStuck reports, of a listener without room for a request, that its application has taken none
+// for so long that the peer had better know.
+func (l *listener) isStuck(now clock.Time) bool {
+	if !l.isFull {
+		l.isFull, l.fullSince = true, now
+	}
+	return now.Sub(l.fullSince) >= limits.CMBacklogPatience
+}
+
 // unqueue ends that.
 func (e *Engine) unqueue(c *conn) {
 	if c.listener != nil {
+		c.listener.isFull = false
 		c.listener.pending--
 		e.pending--
 		c.listener = nil

@@ -25,6 +25,9 @@ func (e *Engine) handleREQ(in *arrival) {
 		reason = mad.ReasonStaleConnection
 	}
 	if reason == 0 && !e.enqueue(l) {
+		if !l.isStuck(in.now) {
+			return
+		}
 		reason = mad.ReasonNoResources
 	}
 	if reason != 0 {
