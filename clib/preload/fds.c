@@ -127,7 +127,7 @@ static void fds_fork_child(void)
 			if (!entry)
 				continue;
 			pthread_mutex_init(&entry->lock, NULL);
-			entry->is_tried = false;
+			entry->try_at = 0;
 			entry->rsocket = -1;
 			entry->is_shared = true;
 		}

@@ -8,6 +8,9 @@
 /* Where our own descriptors begin, out of the way of programs that count on low numbers. */
 #define LISTENER_FD_MIN 200
 
+/* Without a NIC, or with the port in use, another attempt is due after a while. */
+#define LISTENER_RETRY_US 1000000
+
 /* Makes the epoll set of a listener and puts it in the descriptor's place. */
 static int listener_place(int fd, int tcp, int rsocket)
 {
@@ -101,8 +104,9 @@ void listener_want(int fd)
 	if (!entry)
 		return;
 	pthread_mutex_lock(&entry->lock);
-	if (entry->kind == PRELOAD_LISTENER && !entry->is_tried) {
-		entry->is_tried = true;
+	if (entry->kind == PRELOAD_LISTENER && entry->rsocket < 0 &&
+	    rs_now_us() >= entry->try_at) {
+		entry->try_at = rs_now_us() + LISTENER_RETRY_US;
 		entry->rsocket = listener_open(entry);
 		/* A set that other processes have as well must not tell them of ours. */
 		if (entry->rsocket >= 0 && entry->is_shared)
@@ -144,17 +148,31 @@ static void listener_flags(int fd, int flags)
 	REAL(fcntl)(fd, F_SETFL, O_RDWR | (flags & SOCK_NONBLOCK ? O_NONBLOCK : 0));
 }
 
-static int listener_accept_now(const struct preload_fd *entry, const struct dgram_name *from,
-			       int flags)
+/* The NIC is gone, or else the rsocket will not do any more; it would be readable for ever. */
+static void listener_drop(struct preload_fd *entry, int rsocket)
 {
+	pthread_mutex_lock(&entry->lock);
+	if (entry->rsocket == rsocket) {
+		entry->rsocket = -1;
+		entry->try_at = rs_now_us() + LISTENER_RETRY_US;
+		rclose(rsocket);
+	}
+	pthread_mutex_unlock(&entry->lock);
+}
+
+static int listener_accept_now(struct preload_fd *entry, const struct dgram_name *from, int flags)
+{
+	const int rsocket = entry->rsocket;
 	int fd = -1;
 
-	if (entry->rsocket >= 0)
-		fd = raccept(entry->rsocket, from->addr, from->bytes);
+	if (rsocket >= 0)
+		fd = raccept(rsocket, from->addr, from->bytes);
 	if (fd >= 0) {
 		listener_flags(fd, flags);
 		return fd;
 	}
+	if (rsocket >= 0 && errno != EAGAIN && errno != EINTR && errno != EMFILE)
+		listener_drop(entry, rsocket);
 	return REAL(accept4)(entry->tcp, from->addr, from->bytes, flags);
 }
 

@@ -58,7 +58,7 @@ struct preload_fd {
 	int tcp;    /* its TCP socket, never blocking */
 	int rsocket; /* −1 until wanted */
 	int backlog;
-	bool is_tried;
+	uint64_t try_at; /* when to make the rsocket, in µs; each attempt puts it off */
 	bool is_shared; /* its epoll set may be that of other processes too */
 };
 

@@ -246,7 +246,7 @@ func (h *host) ps(t *testing.T) string {
 	t.Helper()
 	p := h.start(t, binary(t), "ps")
 	<-p.done
-	return p.stdout.String()
+	return p.stdout.String() + p.stderr.String()
 }
 
 // connected counts ends of RDMA connections that the NIC knows at a port.

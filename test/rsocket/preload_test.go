@@ -139,6 +139,35 @@ func TestRedis(t *testing.T) {
 	})
 }
 
+// TestNICKilled: a server whose NIC dies serves by TCP, and by RDMA again when there is a new one.
+func TestNICKilled(t *testing.T) {
+	h := oneHost(t)
+	port := newPort(t)
+	nic := h.start(t, binary(t), "up")
+	nic.until(t, "it is ready", func() bool { return strings.Contains(h.ps(t), "no program") })
+	server := h.runTCP(t, "redis-server", "--port", strconv.Itoa(port), "--save", "",
+		"--dir", h.dir)
+	server.listens(t, h, port)
+	bench := h.runTCP(t, "redis-benchmark", "-p", strconv.Itoa(port), "-t", "set", "-n", "100000000")
+	byRDMA(t, bench, h, port)
+	_ = nic.cmd.Process.Kill()
+	ping := []string{"redis-cli", "-p", strconv.Itoa(port), "ping"}
+	if out := h.start(t, ping...).succeed(t); out != "PONG\n" {
+		t.Errorf("by TCP the server says %q", out)
+	}
+	bench.stop(t) // unless it has given up, it goes on by TCP
+	again := h.start(t, binary(t), "up")
+	again.until(t, "the server listens on it", func() bool {
+		h.start(t, ping...).succeed(t)
+		return strings.Contains(h.ps(t), fmt.Sprintf(":%d ", port))
+	})
+	if out := h.runTCP(t, ping...).succeed(t); out != "PONG\n" {
+		t.Errorf("by RDMA the server says %q", out)
+	}
+	server.stop(t)
+	again.stop(t)
+}
+
 // TestFallback: a peer that has no rsockets is called by TCP.
 func TestFallback(t *testing.T) {
 	atPlaces(t, func(t *testing.T, p place) {
