@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/netio/faulty"
@@ -111,19 +109,6 @@ func (c Config) withDefaults() (Config, faulty.Profile, error) {
 		err = checkDescriptors()
 	}
 	return c, profile, err
-}
-
-// descriptorsMin is what a NIC needs for its own sockets and one program. With fewer it would let
-// nobody in, for as long as it runs.
-const descriptorsMin = 48
-
-func checkDescriptors() error {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur >= descriptorsMin {
-		return nil
-	}
-	return fmt.Errorf("daemon: a NIC may open %d files here and needs %d, and some more for each"+
-		" program: raise the limit (ulimit -n)", limit.Cur, descriptorsMin)
 }
 
 // client returns the bounds of a program. Preconditions: withDefaults has accepted them.

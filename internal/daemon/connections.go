@@ -11,7 +11,6 @@ import (
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
-	"github.com/softrnic/softrnic/internal/shm"
 )
 
 // cmState is what a session has when its connection is for connection management. Lane.
@@ -186,12 +185,11 @@ func (s *session) createEventChannel(m *ctl.Message) (reply, *rdma.Refusal) {
 	if len(m.Body) != 0 {
 		return reply{}, badBody(m)
 	}
-	read, write, err := shm.Pipe()
-	if err != nil {
-		return reply{}, rdma.Refuse(unix.EMFILE, err.Error())
+	read, write, refusal := eventPipe()
+	if refusal != nil {
+		return reply{}, refusal
 	}
 	var body []byte
-	var refusal *rdma.Refusal
 	r := s.doCM(func(clock.Time) {
 		var h uint32
 		if h, refusal = s.cm.session.CreateEventChannel(); refusal == nil {

@@ -31,8 +31,8 @@ type queueMemory struct {
 
 // Alloc implements nic.Allocator.
 func (a *queueAllocator) Alloc(bytes int) (nic.Shared, error) {
-	if a.owner != nil && int64(bytes) > a.most-a.owner.queueBytes {
-		return nil, fmt.Errorf("limit of %d bytes a program", a.most)
+	if r := a.mayOwn(int64(bytes)); r != nil {
+		return nil, r
 	}
 	if err := a.lane.budget.take(int64(bytes)); err != nil {
 		return nil, err
@@ -48,6 +48,20 @@ func (a *queueAllocator) Alloc(bytes int) (nic.Shared, error) {
 		a.owner.queueBytes += int64(bytes)
 	}
 	return q, nil
+}
+
+// mayOwn refuses memory that would be too much for one program. One gets half of the mappings that
+// there are, at most.
+func (a *queueAllocator) mayOwn(bytes int64) error {
+	switch {
+	case a.owner == nil:
+	case bytes > a.most-a.owner.queueBytes:
+		return fmt.Errorf("limit of %d bytes a program", a.most)
+	case int64(len(a.owner.queues)) >= a.lane.budget.mapsMax/2:
+		return fmt.Errorf("limit of %d queues a program (sysctl vm.max_map_count bounds them)",
+			a.lane.budget.mapsMax/2)
+	}
+	return nil
 }
 
 // Release implements nic.Shared. The unmapping is left to who asked for it.

@@ -10,7 +10,6 @@ import (
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
-	"github.com/softrnic/softrnic/internal/shm"
 )
 
 // handler executes one kind of request.
@@ -256,13 +255,15 @@ func (s *session) queryGIDTable(m *ctl.Message) (reply, *rdma.Refusal) {
 }
 
 // createChannel makes a pipe; the program gets the read end.
-func (s *session) createChannel(*ctl.Message) (reply, *rdma.Refusal) {
-	read, write, err := shm.Pipe()
-	if err != nil {
-		return reply{}, rdma.Refuse(unix.EMFILE, err.Error())
+func (s *session) createChannel(m *ctl.Message) (reply, *rdma.Refusal) {
+	if len(m.Body) != 0 {
+		return reply{}, badBody(m)
+	}
+	read, write, refusal := eventPipe()
+	if refusal != nil {
+		return reply{}, refusal
 	}
 	var body []byte
-	var refusal *rdma.Refusal
 	r := s.do(func(clock.Time) {
 		var h uint32
 		if h, refusal = s.context.CreateChannel(); refusal == nil {

@@ -60,9 +60,7 @@ func (s *session) allocDM(m *ctl.Message) (reply, *rdma.Refusal) {
 		if q, ok := shared.(*queueMemory); ok {
 			fd = q.TakeFD()
 		}
-		if kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
-			s.dmFDs[rsp.Handle] = kept // without it, it cannot be imported, and is good all the same
-		}
+		s.keepDM(rsp.Handle, fd)
 	})
 	switch {
 	case r != nil:
@@ -71,6 +69,18 @@ func (s *session) allocDM(m *ctl.Message) (reply, *rdma.Refusal) {
 		return reply{}, refusal
 	}
 	return reply{body: ctl.Bytes(&rsp), fds: []int{fd}}, nil
+}
+
+// keepDM copies a descriptor for who imports the memory. Without, it is good all the same. Lane.
+func (s *session) keepDM(handle uint32, fd int) {
+	kept, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	switch {
+	case err != nil:
+	case mayKeep(kept) != nil:
+		_ = unix.Close(kept)
+	default:
+		s.dmFDs[handle] = kept
+	}
 }
 
 // forgetDM closes the descriptor of device memory that is gone. Lane.

@@ -108,3 +108,33 @@ func TestVerbs_QueueMemoryUsedUp_IsToldToThatProgram(t *testing.T) {
 		t.Errorf("told: %v", status.Limits)
 	}
 }
+
+// A program that makes channels without end takes the NIC's descriptors, but for those with which
+// others get in.
+func TestVerbs_ChannelsWithoutEnd_OthersGetIn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "nic.sock")
+	p := startProcess(t, "nic", ctl.SocketEnv+"="+path, "FDS=200")
+	if p.line() != "ready" {
+		t.Fatal("NIC not ready")
+	}
+	greedy, err := verbs.Open(t.Context(), "", verbs.WithSocket(path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = greedy.Close() }()
+	for n := 0; err == nil; n++ {
+		if _, err = greedy.CreateCompletionChannel(); n == 200 {
+			t.Fatal("more channels than descriptors")
+		}
+	}
+	if !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), "ulimit -n") {
+		t.Errorf("in the end: %v", err)
+	}
+	for range 4 {
+		c, err := verbs.Open(t.Context(), "", verbs.WithSocket(path))
+		if err != nil {
+			t.Fatalf("another program: %v", err)
+		}
+		defer func() { _ = c.Close() }()
+	}
+}

@@ -22,13 +22,13 @@ type Client struct {
 	QueueMemory uint64
 }
 
-// DefaultClient are the bounds unless an operator chooses others. A single client can have most of
-// what there is, but for what would leave nothing to others.
+// DefaultClient are the bounds unless an operator chooses others. A single client can have half of
+// most things that there are, which leaves something to others.
 func DefaultClient() Client {
 	return Client{
-		PDs: MaxPD, CQs: MaxCQ, QPs: MaxQPPerContext, SRQs: MaxSRQ, AHs: MaxAH,
-		MRs: MaxMR / 2, MWs: MaxMW / 2, Channels: MaxCompChannels, XRCDs: MaxXRCD,
-		EventChannels: MaxEventChannels, CMIDs: MaxCMIDs, DeviceMemory: 64 << 20,
+		PDs: MaxPD / 2, CQs: MaxCQ / 2, QPs: MaxQPPerContext, SRQs: MaxSRQ / 2, AHs: MaxAH / 2,
+		MRs: MaxMR / 2, MWs: MaxMW / 2, Channels: MaxCompChannels / 2, XRCDs: MaxXRCD / 2,
+		EventChannels: MaxEventChannels / 2, CMIDs: MaxCMIDs, DeviceMemory: 64 << 20,
 		QueueMemory: 64 << 30,
 	}
 }
