@@ -23,8 +23,10 @@ func TestGIDTable_Layout_G05_IsTheAdapters(t *testing.T) {
 			name: "mlx5",
 			want: "0:fe80::1/1 1:fe80::1/2 2:10.0.0.1/1 3:10.0.0.1/2 4:2001:db8::1/1 5:2001:db8::1/2",
 		},
-		{name: "bnxt", without: "fe80::1",
-			want: "2:10.0.0.1/1 3:10.0.0.1/2 4:2001:db8::1/1 5:2001:db8::1/2"},
+		{
+			name: "bnxt", without: "fe80::1",
+			want: "2:10.0.0.1/1 3:10.0.0.1/2 4:2001:db8::1/1 5:2001:db8::1/2",
+		},
 		{name: "ib", want: "0:10.0.0.1/0 1:2001:db8::1/0 2:fe80::1/0"},
 	} {
 		table := gidTable{layout: layouts[c.name]}
