@@ -75,6 +75,35 @@ PRELOAD_API int close_range(unsigned int first, unsigned int last, int flags)
 	return (int)syscall(SYS_close_range, first, last, flags);
 }
 
+PRELOAD_API void closefrom(int first)
+{
+	close_range(first < 0 ? 0 : (unsigned int)first, ~0u, 0);
+}
+
+/* A number that the kernel has just given was closed behind our back if we know it. */
+void descriptor_is_new(int fd)
+{
+	struct rs_socket *rs;
+	bool last;
+
+	if (!descriptor_is_known(fd))
+		return;
+	preload_remove(fd);
+	rs = table_remove(fd);
+	if (!rs)
+		return;
+	pthread_mutex_lock(&rs->lock);
+	last = rs->doubles == 0;
+	rs->doubles -= !last;
+	if (rs->fd == fd)
+		rs->fd = last ? -1 : table_find(rs);
+	pthread_mutex_unlock(&rs->lock);
+	if (last)
+		rs_close(rs);
+	else
+		table_put(rs);
+}
+
 /* A new descriptor of what an old one is. */
 static int descriptor_double(int old, int fd)
 {

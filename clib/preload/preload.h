@@ -71,6 +71,9 @@ void preload_put(struct preload_fd *entry);
 bool preload_has(int fd);
 void preload_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* descriptor.c */
+void descriptor_is_new(int fd);
+
 /* listener.c */
 int listener_make(int fd, int backlog);
 /* The program means to accept: makes the rsocket, once per process. */

@@ -10,6 +10,7 @@ PRELOAD_API int socket(int domain, int type, int protocol)
 	int fd = REAL(socket)(domain, type, protocol);
 	struct preload_fd *entry;
 
+	descriptor_is_new(fd);
 	if (fd < 0 || (domain != AF_INET && domain != AF_INET6) || kind != SOCK_STREAM ||
 	    (protocol && protocol != IPPROTO_TCP))
 		return fd;
