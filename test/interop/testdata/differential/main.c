@@ -62,7 +62,8 @@ static void play(void)
 	};
 	unsigned int total = 0, drawn;
 
-	world.risky = chance_percent(50);
+	world.risky = chance_percent(45);
+	observe_arm();
 	for (unsigned int i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
 		total += steps[i].weight;
 	drawn = chance_below(total);
@@ -88,8 +89,12 @@ int main(int argc, char **argv)
 	steps = (unsigned int)strtoul(argv[2], NULL, 10);
 	world.settle_ms = (int)strtoul(argv[3], NULL, 10);
 	open_device();
+	world.channel = ibv_create_comp_channel(world.context);
+	if (!world.channel)
+		die("ibv_create_comp_channel");
 	map_areas();
 	chance_begin(seed, 0);
+	world.solicited = chance_percent(30);
 	objects_begin();
 	observe_begin();
 	queue_pairs_begin();

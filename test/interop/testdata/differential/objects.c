@@ -27,7 +27,7 @@ void step_pd(void)
 
 static void create_cq(int i, int cqe)
 {
-	world.cqs[i] = ibv_create_cq(world.context, cqe, NULL, NULL, 0);
+	world.cqs[i] = ibv_create_cq(world.context, cqe, NULL, world.channel, 0);
 	tell("create_cq cq%d %d: %s", i, cqe, outcome(world.cqs[i] ? 0 : errno));
 	if (world.cqs[i] && world.cqs[i]->cqe < cqe)
 		tell("cq%d is too small", i);
@@ -140,7 +140,7 @@ void step_mw(void)
 	int error;
 
 	if (w->mw) {
-		if (w->mw->type == IBV_MW_TYPE_1 && chance_percent(70)) {
+		if (w->mw->type == IBV_MW_TYPE_1 && chance_percent(85)) {
 			bind_type_1(i);
 			return;
 		}
@@ -247,11 +247,11 @@ int object_mr_of(int pd, int area, unsigned int access)
 	return -1;
 }
 
-/* Windows go away after a risky step: whether they are bound may differ. */
+/* Windows that were bound go away after a risky step: whether they still are may differ. */
 void objects_heal(void)
 {
 	for (int i = 0; i < MWS; i++) {
-		if (!world.mws[i].mw)
+		if (!world.mws[i].mw || world.mws[i].mr < 0)
 			continue;
 		if (ibv_dealloc_mw(world.mws[i].mw))
 			die("ibv_dealloc_mw");

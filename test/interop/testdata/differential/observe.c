@@ -69,12 +69,18 @@ static void sum_areas(bool quietly)
 	}
 }
 
+static void never_block(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+		die("fcntl");
+}
+
 void observe_begin(void)
 {
-	int flags = fcntl(world.context->async_fd, F_GETFL);
-
-	if (flags < 0 || fcntl(world.context->async_fd, F_SETFL, flags | O_NONBLOCK) < 0)
-		die("fcntl");
+	never_block(world.context->async_fd);
+	never_block(world.channel->fd);
 	fill_areas();
 	sum_areas(true);
 }
@@ -301,6 +307,35 @@ static void tell_completions(void)
 	completion_count = 0;
 }
 
+/*
+ * Queues are empty now, so whether something wakes their readers depends on this step alone, if a
+ * program always asks for the same: a queue that was not woken remembers what it was asked for.
+ */
+void observe_arm(void)
+{
+	for (int i = 0; i < CQS; i++) {
+		if (world.cqs[i] && ibv_req_notify_cq(world.cqs[i], world.solicited))
+			tell("req_notify_cq cq%d: %s", i, outcome(errno));
+	}
+}
+
+static void tell_wakeups(void)
+{
+	bool woken[CQS] = {false};
+	struct ibv_cq *cq;
+	void *context;
+
+	while (ibv_get_cq_event(world.channel, &cq, &context) == 0) {
+		for (int i = 0; i < CQS; i++)
+			woken[i] |= world.cqs[i] == cq;
+		ibv_ack_cq_events(cq, 1);
+	}
+	for (int i = 0; i < CQS; i++) {
+		if (woken[i])
+			tell("  cq%d woke", i);
+	}
+}
+
 static void tell_events(void)
 {
 	for (unsigned int pass = 1; pass < event_count; pass++) {
@@ -342,6 +377,7 @@ void observe(void)
 {
 	settle();
 	tell_completions();
+	tell_wakeups();
 	tell_events();
 	tell_states();
 	if (!world.spoilt)

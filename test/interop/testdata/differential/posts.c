@@ -81,7 +81,7 @@ static bool is_atomic(enum ibv_wr_opcode opcode)
 }
 
 /* A place of the peer with room for the message. */
-static void some_remote(struct send *s, uint64_t *addr, uint32_t *rkey)
+static void some_remote(const struct qp_slot *q, struct send *s, uint64_t *addr, uint32_t *rkey)
 {
 	const int area = s->wr.opcode == IBV_WR_RDMA_READ ? WELL : TARGET;
 	int i = object_mr_of(0, area, world.risky ? 0 : IBV_ACCESS_REMOTE_WRITE);
@@ -91,8 +91,10 @@ static void some_remote(struct send *s, uint64_t *addr, uint32_t *rkey)
 	uint32_t offset;
 	const char *fault = "";
 
-	if (mw->mw && mw->bound && chance_percent(40) && area == TARGET &&
-	    !is_atomic(s->wr.opcode) && (mw->length >= s->total || world.risky)) {
+	if (mw->mw && mw->bound && chance_percent(80) && area == TARGET &&
+	    !is_atomic(s->wr.opcode) &&
+	    (mw->mw->type == IBV_MW_TYPE_1 || mw->qp == q->peer || risk(30)) &&
+	    (mw->length >= s->total || world.risky)) {
 		offset = mw->length >= s->total ? chance_below(mw->length - s->total + 1) : 0;
 		*addr = (uintptr_t)world.mrs[mw->mr].mr->addr + mw->offset + offset;
 		*rkey = mw->mw->type == IBV_MW_TYPE_1 ? mw->mw->rkey : mw->next_rkey;
@@ -153,18 +155,21 @@ static int some_window(void)
  * of one that was never bound (Linux 6.1, rxe_do_invalidate_mw uses the queue pair that it is not
  * bound to).
  */
-static bool some_bind(struct send *s)
+static bool some_bind(int q, struct send *s)
 {
 	int w = some_window(), m = object_mr_of(0, TARGET, IBV_ACCESS_MW_BIND);
 	struct mw_slot *mw = &world.mws[w];
 
 	if (w < 0 || m < 0)
 		return false;
-	sprintf(s->words + strlen(s->words), " mw%d", w);
 	if (mw->bound) {
-		s->wr.opcode = chance_percent(50) ? IBV_WR_LOCAL_INV : IBV_WR_SEND_WITH_INV;
+		/* Only the queue pair that it is bound to may do so, or the peer of that one. */
+		if (mw->qp != q && world.qps[q].peer != mw->qp)
+			return false;
+		s->wr.opcode = mw->qp == q ? IBV_WR_LOCAL_INV : IBV_WR_SEND_WITH_INV;
 		s->wr.invalidate_rkey = mw->next_rkey;
 		mw->bound = false;
+		sprintf(s->words + strlen(s->words), " mw%d", w);
 		return true;
 	}
 	mw->offset = chance_below(world.mrs[m].length / 2);
@@ -173,6 +178,7 @@ static bool some_bind(struct send *s)
 		mw->length += world.mrs[m].length;
 	mw->mr = m;
 	mw->bound = true;
+	mw->qp = q;
 	mw->next_rkey = ibv_inc_rkey(mw->next_rkey);
 	s->wr.opcode = IBV_WR_BIND_MW;
 	s->wr.bind_mw.mw = mw->mw;
@@ -181,7 +187,8 @@ static bool some_bind(struct send *s)
 	s->wr.bind_mw.bind_info.addr = (uintptr_t)world.mrs[m].mr->addr + mw->offset;
 	s->wr.bind_mw.bind_info.length = mw->length;
 	s->wr.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-	sprintf(s->words + strlen(s->words), " mr%d+%u length %u", m, mw->offset, mw->length);
+	sprintf(s->words + strlen(s->words), " mw%d mr%d+%u length %u", w, m, mw->offset,
+		mw->length);
 	return true;
 }
 
@@ -194,20 +201,21 @@ static enum ibv_wr_opcode some_opcode(enum ibv_qp_type type)
 				 IBV_WR_RDMA_WRITE_WITH_IMM);
 	return CHANCE_OF(IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE,
 			 IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ, IBV_WR_RDMA_READ,
-			 IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW);
+			 IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW,
+			 IBV_WR_BIND_MW);
 }
 
-static void some_target(struct send *s)
+static void some_target(const struct qp_slot *q, struct send *s)
 {
 	switch (s->wr.opcode) {
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 	case IBV_WR_RDMA_READ:
-		some_remote(s, &s->wr.wr.rdma.remote_addr, &s->wr.wr.rdma.rkey);
+		some_remote(q, s, &s->wr.wr.rdma.remote_addr, &s->wr.wr.rdma.rkey);
 		break;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		some_remote(s, &s->wr.wr.atomic.remote_addr, &s->wr.wr.atomic.rkey);
+		some_remote(q, s, &s->wr.wr.atomic.remote_addr, &s->wr.wr.atomic.rkey);
 		s->wr.wr.atomic.compare_add = chance_below(1000);
 		s->wr.wr.atomic.swap = chance_below(1000);
 		break;
@@ -262,10 +270,10 @@ static void some_send(int i, struct send *s, int to, bool last)
 		s->wr.send_flags |= IBV_SEND_FENCE;
 	if (chance_percent(10))
 		s->wr.send_flags |= IBV_SEND_SOLICITED;
-	if (s->wr.opcode == IBV_WR_BIND_MW && !some_bind(s))
+	if (s->wr.opcode == IBV_WR_BIND_MW && !some_bind(i, s))
 		s->wr.opcode = IBV_WR_SEND;
 	some_data(q, s);
-	some_target(s);
+	some_target(q, s);
 	if (q->qp->qp_type == IBV_QPT_UD)
 		some_datagram(s, to);
 }
@@ -280,7 +288,7 @@ static void some_receive(const struct qp_slot *q, struct ibv_recv_wr *wr, char *
 {
 	int want = CHANCE_OF(0, 1, 1, 1, 1, 2);
 	const struct mr_slot *m = &world.mrs[SINK];
-	uint32_t first;
+	uint32_t first, sges;
 
 	if (world.risky) {
 		while (wr->num_sge < want && some_sge(q, &wr->sg_list[wr->num_sge], SINK, words))
@@ -292,7 +300,8 @@ static void some_receive(const struct qp_slot *q, struct ibv_recv_wr *wr, char *
 		return;
 	}
 	/* Room for each message, in one part or two. */
-	first = q->cap.max_recv_sge > 1 ? CHANCE_OF(ROOM, 1, 40, 41, 1000) : ROOM;
+	sges = q->srq >= 0 ? world.srqs[q->srq].max_sge : q->asked.max_recv_sge;
+	first = sges > 1 ? CHANCE_OF(ROOM, 1, 40, 41, 1000) : ROOM;
 	wr->sg_list[0] = (struct ibv_sge){(uintptr_t)m->mr->addr + chance_below(9000), first,
 					  m->mr->lkey};
 	wr->sg_list[1] = (struct ibv_sge){(uintptr_t)m->mr->addr + 20000 + chance_below(9000),

@@ -30,6 +30,7 @@ struct mr_slot {
 struct mw_slot {
 	struct ibv_mw *mw;
 	int pd, mr;
+	int qp; /* that it is bound to */
 	uint32_t next_rkey; /* of a window of type 2, when all binds are done */
 	uint32_t offset, length;
 	bool bound;
@@ -73,6 +74,7 @@ struct ah_slot {
 
 struct world {
 	struct ibv_context *context;
+	struct ibv_comp_channel *channel;
 	int gid_index;
 	union ibv_gid gid;
 	int settle_ms, mtu;
@@ -80,6 +82,7 @@ struct world {
 	unsigned char *areas[AREAS];
 	uint64_t sums[AREAS];
 	bool risky;  /* this step may do wrong */
+	bool solicited; /* this program waits for such completions only */
 	bool spoilt; /* an operation failed: what it left in memory is free */
 	struct ibv_pd *pds[PDS];
 	struct ibv_cq *cqs[CQS];
@@ -132,6 +135,7 @@ void step_qp_state(void);
 
 /* observe.c */
 void observe_begin(void);
+void observe_arm(void);
 void observe(void);
 struct work *works_add(struct works *works, uint64_t id);
 void works_drop(struct works *works);
