@@ -54,7 +54,9 @@ func TestConnections_TwoNICs_EventsAndParametersInOrder(t *testing.T) {
 	}
 	b.silent(0)
 	a.granted(a.s.Establish(f.now, id))
-	b.expect(eventEstablished, child)
+	if e := b.expect(eventEstablished, child); e.Param.PrivateDataLen != 0 {
+		t.Fatalf("established with %d bytes of private data that nobody sent", e.Param.PrivateDataLen)
+	}
 	a.silent(time.Minute) // nothing more on the active side: the program knows
 
 	a.granted(a.s.Disconnect(f.now, id))

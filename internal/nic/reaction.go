@@ -35,10 +35,10 @@ func (c *connections) react(i *identifier, e *cm.Event) {
 		p := connectionParam(i, e, e.PrivateData[:e.PrivateLen])
 		c.raise(i, cmEvent{kind: eventConnectResponse, param: p})
 	case cm.EventEstablished:
+		// Without the RTU's private data: no program can send any, and the event must not depend
+		// on whether the RTU or a packet for the queue pair came first.
 		i.state = idEstablished
-		var p abi.CMParam
-		setPrivate(&p, e.PrivateData[:e.PrivateLen])
-		c.raise(i, cmEvent{kind: eventEstablished, param: p})
+		c.raise(i, cmEvent{kind: eventEstablished})
 	case cm.EventRejected:
 		if i.state == idConnecting && c.askForLess(i, e) {
 			return
