@@ -209,6 +209,23 @@ func TestPerftest_XRC(t *testing.T) {
 	})
 }
 
+// TestPerftest_Multicast has the receiver attach its queue pair to a group of IPv4: the program
+// compares the kinds of the group's and the sender's GIDs.
+func TestPerftest_Multicast(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p pair) {
+		if p.server.ns == nil {
+			t.Skip("a multicast group needs an Ethernet of the test's own, and that needs root")
+		}
+		const group = " -g -M 0:0:0:0:0:0:0:0:0:0:255:255:239:77:1:2"
+		for _, row := range []perfRow{
+			{tool: "ib_send_bw", args: "-c UD -n 100 -s 1024" + group, sizes: []int{1024}, iters: 100},
+			{tool: "ib_send_lat", args: "-c UD -n 100 -s 64" + group, sizes: []int{64}, iters: 100},
+		} {
+			t.Run(row.name(), func(t *testing.T) { row.test(t, p) })
+		}
+	})
+}
+
 // TestPerftest_RDMACM has the programs exchange their addresses through the connection manager,
 // and, with -R, connect their queue pairs by it.
 func TestPerftest_RDMACM(t *testing.T) {
