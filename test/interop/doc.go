@@ -14,6 +14,7 @@
 //	make interop
 //	RNIC_INTEROP=1 go test ./test/interop -run TestKernel/1500/Sizes/ib_write_bw -v
 //	RNIC_INTEROP=all go test ./test/interop -timeout 2h
+//	RNIC_INTEROP=1 RNIC_DIFFERENTIAL=1000-1099 go test ./test/interop -run TestDifferential
 //
 // The guest has no distribution in it: its first process is the program in guest, which loads
 // the modules, brings the device up and then runs what it is asked to over TCP.

@@ -114,7 +114,9 @@ static void bind_type_1(int i)
 	if (m < 0 || !qp->qp || qp->qp->qp_type == IBV_QPT_UD)
 		return;
 	w->offset = chance_below(world.mrs[m].length / 2);
-	w->length = world.risky && chance_percent(20) ? 0 : 1 + chance_below(world.mrs[m].length - w->offset);
+	w->length = 1 + chance_below(world.mrs[m].length - w->offset);
+	if (world.risky && chance_percent(20))
+		w->length = 0;
 	bind.bind_info.mr = world.mrs[m].mr;
 	bind.bind_info.addr = (uintptr_t)world.mrs[m].mr->addr + w->offset;
 	bind.bind_info.length = w->length;

@@ -128,7 +128,8 @@ static void take_events(void)
 		else if (event.event_type <= IBV_EVENT_PATH_MIG_ERR ||
 			 event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED)
 			name = name_of(event.element.qp, "qp");
-		if (event_count < EVENTS)
+		/* Those of a device or port come when they like. */
+		if (*name && event_count < EVENTS)
 			snprintf(events[event_count++], sizeof(events[0]), "  event %s %s",
 				 ibv_event_type_str(event.event_type), name);
 		ibv_ack_async_event(&event);

@@ -91,7 +91,7 @@ static struct ibv_qp_attr good_attr(int i)
 	struct ibv_qp_attr attr = {
 		.port_num = 1, .path_mtu = world.mtu, .qp_access_flags = q->access,
 		.rq_psn = 1000 + q->peer, .sq_psn = 1000 + i, .max_rd_atomic = 4,
-		.max_dest_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 15, .retry_cnt = 2,
+		.max_dest_rd_atomic = 4, .min_rnr_timer = 1, .timeout = 17, .retry_cnt = 1,
 		.rnr_retry = 1, .qkey = q->qkey,
 		.dest_qp_num = peer->qp ? peer->qp->qp_num : 0xfffff0,
 		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 64}},

@@ -13,8 +13,8 @@
 enum { PDS = 2, CQS = 3, MRS = 9, MWS = 4, SRQS = 2, AHS = 2, QPS = 8 };
 /*
  * What is sent comes from SOURCE, what arrives goes to SINK, what READs and atomics bring goes to
- * ANSWER, and what they and WRITEs touch lies in TARGET, but for what READs read, in WELL: so no two operations of a step touch the
- * same bytes in an order that is free.
+ * ANSWER; WRITEs and atomics change TARGET, READs read WELL. So no two operations of a step touch
+ * the same bytes in an order that is free.
  */
 enum { SOURCE, SINK, TARGET, ANSWER, WELL, AREAS };
 enum { AREA_BYTES = 65536, GRH_BYTES = 40, WORKS = 256, SGES = 3 };
