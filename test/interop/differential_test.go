@@ -12,7 +12,7 @@ import (
 // Each program has a number and this many steps. Nothing may happen for a while until a step is
 // over: longer in the guest, whose processor is emulated.
 const (
-	differentialSeeds = 24
+	differentialSeeds = 20
 	differentialSteps = 60
 	hostSettle        = "10"
 	guestSettle       = "40"
