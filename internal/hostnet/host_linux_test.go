@@ -142,6 +142,29 @@ func TestWatch_AddressComesAndGoes_G01_DeliversBoth(t *testing.T) {
 	}
 }
 
+// TestWatch_CloseAtAnyMoment_IsNoError closes watches at every stage of their first steps.
+func TestWatch_CloseAtAnyMoment_IsNoError(t *testing.T) {
+	n := netnstest.New(t)
+	host := openIn(t, n)
+	for i := range 300 {
+		var watch *Watch
+		n.Do(func() {
+			var err error
+			if watch, err = host.Watch(); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if i%2 == 0 {
+			<-watch.C
+		}
+		time.Sleep(time.Duration(i%20) * 5 * time.Microsecond)
+		watch.Close()
+		if err := watch.Err(); err != nil {
+			t.Fatalf("close %d: %v", i, err)
+		}
+	}
+}
+
 func next(t *testing.T, w *Watch) Snapshot {
 	t.Helper()
 	select {

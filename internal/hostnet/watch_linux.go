@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,7 +28,8 @@ type Watch struct {
 	socket *os.File // a nonblocking netlink socket subscribed to links and addresses
 	news   chan Snapshot
 	done   chan struct{}
-	err    error // set before news is closed
+	closed atomic.Bool // by Close; what the socket says then depends on the moment
+	err    error       // set before news is closed
 }
 
 // Watch starts to watch the host. It must be called on a thread in the namespace of the Host, and
@@ -57,6 +59,7 @@ func (h *Host) Watch() (*Watch, error) {
 
 // Close ends the watch and waits until its goroutine is gone.
 func (w *Watch) Close() {
+	w.closed.Store(true)
 	_ = w.socket.Close()
 	<-w.done
 }
@@ -84,7 +87,7 @@ func (w *Watch) run() {
 			last = now
 		}
 		if err := w.awaitChange(); err != nil {
-			if !errors.Is(err, os.ErrClosed) {
+			if !w.closed.Load() {
 				w.err = fmt.Errorf("hostnet: read address changes from netlink: %w", err)
 			}
 			return

@@ -307,7 +307,8 @@ func TestTimewait_NewQPNOrPSN_IsNeverRefused_C02(t *testing.T) {
 }
 
 // TestFlood_Requests_CostNoMoreThanTheBounds sends more REQs than there is room for, from one
-// peer that never goes on.
+// peer that never goes on, to an application that takes none: at first they get no answer, and
+// when it has taken none for long a rejection.
 func TestFlood_Requests_CostNoMoreThanTheBounds(t *testing.T) {
 	e := listening()
 	for service := uint64(8); service < 20; service++ {
@@ -318,10 +319,17 @@ func TestFlood_Requests_CostNoMoreThanTheBounds(t *testing.T) {
 	for i := range 3 * limits.MaxCMRequests {
 		req := request(mad.CommID(i+1), rdma.QPN(i+2), 1)
 		req.ServiceID = uint64(7 + i%13)
-		e.HandleMAD(0, fromPeer, 1, madOf(mad.AttributeREQ, req))
-		if i%4 == 0 {
-			for e.PollTransmit(0, &m) {
-				sent++
+		var now clock.Time
+		if i >= 2*limits.MaxCMRequests {
+			now = now.Add(limits.CMBacklogPatience)
+		}
+		e.HandleMAD(now, fromPeer, 1, madOf(mad.AttributeREQ, req))
+		if i%4 != 0 {
+			continue
+		}
+		for e.PollTransmit(now, &m) {
+			if sent++; now == 0 {
+				t.Fatalf("request %d is answered at once", i)
 			}
 		}
 	}
@@ -333,7 +341,7 @@ func TestFlood_Requests_CostNoMoreThanTheBounds(t *testing.T) {
 	if e.pending != limits.MaxCMRequests || e.Len() != e.pending || taken != e.pending {
 		t.Errorf("%d pending, %d connections, %d events", e.pending, e.Len(), taken)
 	}
-	if sent < limits.MaxCMRequests {
+	if sent < limits.MaxCMRequests-4 {
 		t.Errorf("only %d refusals", sent)
 	}
 }
