@@ -42,7 +42,8 @@ func TestFaults_RestartsAndLoss_EachConnectionEndsOnce(t *testing.T) {
 		"disconnected by the peer", "disconnected by its answer", "disconnected by timeout",
 		"disconnected by a rejection", "disconnected since the peer has forgotten it",
 		"rejected stale connection", "rejected invalid communication ID", "rejected timeout",
-		"rejected rejected by the application", "unreachable", "TIMEWAIT exit", "service reply ok", "service reply rejected by the application",
+		"rejected rejected by the application", "unreachable", "TIMEWAIT exit",
+		"service reply ok", "service reply rejected by the application",
 		"established",
 	} {
 		if seen[what] == 0 {
