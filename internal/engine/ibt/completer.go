@@ -186,7 +186,8 @@ func (q *QP) handleSequenceNak() {
 }
 
 // retryLoss goes back after a sign of loss. Reordering shows the same loss several times within a
-// round trip; that costs one of retry_cnt, else a burst of it would end the connection.
+// round trip, and a host without a processor loses what is repeated, too: of signs that come sooner
+// than a timeout would, one costs one of retry_cnt, else a burst of them would end the connection.
 func (q *QP) retryLoss() {
 	r := &q.send
 	r.window.cut(r.high)
@@ -194,6 +195,7 @@ func (q *QP) retryLoss() {
 	if r.window.rtt == 0 {
 		apart = 10 * limits.RetransmitInterval
 	}
+	apart = max(apart, q.ackTimeout())
 	if r.retry.retries > 0 && q.now.Sub(r.retry.countedAt) < apart {
 		q.stats.Retries++
 		q.goBack()

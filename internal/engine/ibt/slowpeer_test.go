@@ -169,3 +169,34 @@ func TestRequester_RepeatedReads_NeverAskForTheEndFirst(t *testing.T) {
 		t.Errorf("%d probes, %d requests", s.Probes, requests)
 	}
 }
+
+// TestRequester_LossAfterLoss_WithinATimeout_Recovers loses the same packet of READ data again and
+// again, as a host does that has no processor for a while. The packets behind it tell each time.
+func TestRequester_LossAfterLoss_WithinATimeout_Recovers(t *testing.T) {
+	w := newWorld(t, worldConfig{bytes: 2 * half})
+	w.delay = time.Millisecond
+	pattern(w.b.mem[:half], 6)
+	var first rdma.PSN
+	lost := 0
+	w.judge = func(_ *node, p *Packet) fate {
+		h := &p.Headers
+		if h.BTH.Opcode == ib.RCReadRequest && first == 0 {
+			first = h.BTH.PSN
+		}
+		if h.BTH.Opcode.IsReadResponse() && h.BTH.PSN == first && lost < 12 {
+			lost++
+			return lose
+		}
+		return deliver
+	}
+	w.a.post(w.now, abi.SendWQE{
+		Opcode: uint8(rdma.WRRead), Flags: signaled, RemoteAddr: testBase,
+		RKey: uint32(w.b.region.Key),
+	}, w.a.at(0, half))
+	w.settle()
+	wantStatus(t, w.a.sends.take(), rdma.WCSuccess)
+	if lost != 12 || !bytes.Equal(w.a.mem[:half], w.b.mem[:half]) {
+		t.Errorf("lost %d times; the data are right: %v", lost,
+			bytes.Equal(w.a.mem[:half], w.b.mem[:half]))
+	}
+}
