@@ -8,16 +8,15 @@
 #include "ctl.h"
 #include "ctx.h"
 
-VERBS_API struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+struct ibv_pd *domain_pd_query(struct ibv_context *context, struct ctl_call *call)
 {
-	struct ctl_call call = {.op = RNIC_OP_ALLOC_PD};
 	struct rnic_handle_msg rsp;
 	struct rnic_pd *pd = calloc(1, sizeof(*pd));
 	int error;
 
 	if (!pd)
 		return NULL;
-	error = ctl_conn_query(&ctx_of(context)->ctl, &call, &rsp, sizeof(rsp));
+	error = ctl_conn_query(&ctx_of(context)->ctl, call, &rsp, sizeof(rsp));
 	if (error) {
 		free(pd);
 		errno = error;
@@ -26,6 +25,13 @@ VERBS_API struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 	pd->base.context = context;
 	pd->base.handle = rsp.handle;
 	return &pd->base;
+}
+
+VERBS_API struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
+{
+	struct ctl_call call = {.op = RNIC_OP_ALLOC_PD};
+
+	return domain_pd_query(context, &call);
 }
 
 static int parent_dealloc(struct rnic_pd *parent)

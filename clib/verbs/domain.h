@@ -37,6 +37,14 @@ static inline struct rnic_xrcd *xrcd_of(struct ibv_xrcd *xrcd)
 	return (struct rnic_xrcd *)xrcd;
 }
 
+struct ctl_call;
+
+/*
+ * Makes the object of a protection domain that a call to the NIC names by a handle; NULL and errno
+ * if it fails.
+ */
+struct ibv_pd *domain_pd_query(struct ibv_context *context, struct ctl_call *call);
+
 /* Operations of the context. */
 struct ibv_pd *domain_parent_alloc(struct ibv_context *context,
 				   struct ibv_parent_domain_init_attr *attr);

@@ -50,22 +50,10 @@ VERBS_API struct ibv_context *ibv_import_device(int cmd_fd)
 
 VERBS_API struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 {
-	struct rnic_handle_msg req = {.handle = handle}, rsp;
+	struct rnic_handle_msg req = {.handle = handle};
 	struct ctl_call call = {.op = RNIC_OP_IMPORT_PD, .req = &req, .req_bytes = sizeof(req)};
-	struct rnic_pd *pd = calloc(1, sizeof(*pd));
-	int error;
 
-	if (!pd)
-		return NULL;
-	error = ctl_conn_query(&ctx_of(context)->ctl, &call, &rsp, sizeof(rsp));
-	if (error) {
-		free(pd);
-		errno = error;
-		return NULL;
-	}
-	pd->base.context = context;
-	pd->base.handle = rsp.handle;
-	return &pd->base;
+	return domain_pd_query(context, &call);
 }
 
 VERBS_API void ibv_unimport_pd(struct ibv_pd *pd)

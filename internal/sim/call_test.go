@@ -91,20 +91,7 @@ func TestRunCalls_FixedSeeds_ReachRareBranches(t *testing.T) {
 	if isRace || testing.Short() {
 		t.Skip("few seeds are played with the race detector or -short; run without")
 	}
-	reached := map[string]uint64{}
-	for _, r := range playFixedCalls() {
-		for name, n := range r.Marks {
-			reached[name] += n
-		}
-	}
-	for _, name := range callMarks {
-		if reached[name] == 0 {
-			t.Errorf("no seed reaches %q", name)
-		}
-	}
-	for _, name := range sortedKeys(reached) {
-		t.Logf("%9d %s", reached[name], name)
-	}
+	checkReached(t, playFixedCalls(), callMarks)
 }
 
 func TestRunCalls_SameSeed_SameTrace(t *testing.T) {

@@ -115,8 +115,14 @@ func TestRun_FixedSeeds_ReachRareBranches(t *testing.T) {
 	if isRace || testing.Short() {
 		t.Skip("few seeds are played with the race detector or -short; run without")
 	}
+	checkReached(t, playFixed(), marks)
+}
+
+// checkReached wants each of the marks in one report at least.
+func checkReached(t *testing.T, reports []Report, marks []string) {
+	t.Helper()
 	reached := map[string]uint64{}
-	for _, r := range playFixed() {
+	for _, r := range reports {
 		for name, n := range r.Marks {
 			reached[name] += n
 		}
