@@ -10,6 +10,7 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/explain"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -207,7 +208,7 @@ func (i *identifier) ends() string {
 }
 
 // causeOf is all that is known of an engine's evidence.
-func (q *qp) causeOf(e *ibt.Cause) *abi.Cause {
+func (q *qp) causeOf(e *work.Cause) *abi.Cause {
 	t, stats := q.engine.Attr(), q.engine.Stats()
 	c := &abi.Cause{
 		WRID: e.WRID, Addr: e.Addr, Length: e.Length, Timestamp: uint64(q.nic.now),
@@ -253,7 +254,7 @@ func (n *NIC) describeKey(c *abi.Cause) {
 }
 
 // Note implements ibt.Host: it keeps the evidence for people and for the program.
-func (q *qp) Note(_ *ibt.QP, e ibt.Cause) {
+func (q *qp) Note(_ *ibt.QP, e work.Cause) {
 	c := q.causeOf(&e)
 	q.errors++
 	q.lastCause = *c
@@ -322,7 +323,7 @@ func (q *qp) noteModified(to rdma.QPState) {
 		q.clearCause()
 		q.showHeld()
 	case to == sError && q.engine.State() != sError:
-		q.leave(q.causeOf(&ibt.Cause{Vendor: abi.VendorModified}))
+		q.leave(q.causeOf(&work.Cause{Vendor: abi.VendorModified}))
 	}
 }
 

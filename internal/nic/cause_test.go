@@ -9,6 +9,7 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 	"github.com/softrnic/softrnic/internal/wire/mad"
@@ -313,7 +314,7 @@ func TestCause_Evidence_FitsTheHeader(t *testing.T) {
 	a, _, _ := pairRC(b)
 	q := b.c.qps[a.rsp.Handle]
 	before := append([]byte(nil), a.mem...)
-	q.Note(nil, ibt.Cause{Status: rdma.WCFatalErr, Vendor: abi.VendorLocalFault})
+	q.Note(nil, work.Cause{Status: rdma.WCFatalErr, Vendor: abi.VendorLocalFault})
 	for i := range a.mem {
 		inside := i >= abi.OffQPCause && i < abi.OffQPCause+abi.CauseBytes
 		if !inside && a.mem[i] != before[i] {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/engine/work"
 )
 
 // Counters is what the NIC has counted since it began.
@@ -22,41 +22,41 @@ type Counters struct {
 }
 
 // BadPKey counts packets dropped for their partition key.
-func (c *Counters) BadPKey() uint64 { return c.Engine[ibt.CountBadPKey] }
+func (c *Counters) BadPKey() uint64 { return c.Engine[work.CountBadPKey] }
 
 // BadQKey counts packets dropped for their queue key.
-func (c *Counters) BadQKey() uint64 { return c.Engine[ibt.CountBadQKey] }
+func (c *Counters) BadQKey() uint64 { return c.Engine[work.CountBadQKey] }
 
 // engineCounterNames are the names that users of rxe (hw_counters) and mlx5 know; our own names
 // where neither has the counter.
 //
 //tidy:table
-var engineCounterNames = [ibt.CounterCount]string{
-	ibt.CountSentPackets:      "sent_pkts",
-	ibt.CountRcvdPackets:      "rcvd_pkts",
-	ibt.CountSentBytes:        "sent_bytes",
-	ibt.CountRcvdBytes:        "rcvd_bytes",
-	ibt.CountDuplicateRequest: "duplicate_request",
-	ibt.CountOutOfSequence:    "out_of_seq_request",
-	ibt.CountRcvdRNR:          "rcvd_rnr_err",
-	ibt.CountSentRNR:          "send_rnr_err",
-	ibt.CountRcvdSeqErr:       "rcvd_seq_err",
-	ibt.CountSentNak:          "send_nak",
-	ibt.CountAckTimeout:       "local_ack_timeout_err",
-	ibt.CountRetryExceeded:    "retry_exceeded_err",
-	ibt.CountRNRExceeded:      "retry_rnr_exceeded_err",
-	ibt.CountAckDeferred:      "ack_deferred",
-	ibt.CountCompleterSched:   "completer_retry_err",
-	ibt.CountDroppedSilently:  "dropped_pkts",
-	ibt.CountResourceMissing:  "out_of_buffer",
-	ibt.CountECNMarked:        "np_ecn_marked_roce_packets",
-	ibt.CountCNPSent:          "np_cnp_sent",
-	ibt.CountCNPHandled:       "rp_cnp_handled",
-	ibt.CountRDMASends:        "rdma_sends",
-	ibt.CountRDMARecvs:        "rdma_recvs",
-	ibt.CountFlushed:          "cqe_flush_error",
-	ibt.CountBadPKey:          "bad_pkey",
-	ibt.CountBadQKey:          "bad_qkey",
+var engineCounterNames = [work.CounterCount]string{
+	work.CountSentPackets:      "sent_pkts",
+	work.CountRcvdPackets:      "rcvd_pkts",
+	work.CountSentBytes:        "sent_bytes",
+	work.CountRcvdBytes:        "rcvd_bytes",
+	work.CountDuplicateRequest: "duplicate_request",
+	work.CountOutOfSequence:    "out_of_seq_request",
+	work.CountRcvdRNR:          "rcvd_rnr_err",
+	work.CountSentRNR:          "send_rnr_err",
+	work.CountRcvdSeqErr:       "rcvd_seq_err",
+	work.CountSentNak:          "send_nak",
+	work.CountAckTimeout:       "local_ack_timeout_err",
+	work.CountRetryExceeded:    "retry_exceeded_err",
+	work.CountRNRExceeded:      "retry_rnr_exceeded_err",
+	work.CountAckDeferred:      "ack_deferred",
+	work.CountCompleterSched:   "completer_retry_err",
+	work.CountDroppedSilently:  "dropped_pkts",
+	work.CountResourceMissing:  "out_of_buffer",
+	work.CountECNMarked:        "np_ecn_marked_roce_packets",
+	work.CountCNPSent:          "np_cnp_sent",
+	work.CountCNPHandled:       "rp_cnp_handled",
+	work.CountRDMASends:        "rdma_sends",
+	work.CountRDMARecvs:        "rdma_recvs",
+	work.CountFlushed:          "cqe_flush_error",
+	work.CountBadPKey:          "bad_pkey",
+	work.CountBadQKey:          "bad_qkey",
 }
 
 // Named lists the counters by name, in no order that matters: it is for JSON and tables.
@@ -75,7 +75,7 @@ func (c *Counters) Named() map[string]uint64 {
 
 // EngineCounters is what transports count, of the whole NIC or of one QP. Its JSON is an object
 // with the names of those that are not 0: made outside of the lane, unlike a map.
-type EngineCounters [ibt.CounterCount]uint64
+type EngineCounters [work.CounterCount]uint64
 
 // Each calls f for every counter in order.
 func (c *EngineCounters) Each(f func(name string, value uint64)) {

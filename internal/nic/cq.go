@@ -11,7 +11,7 @@ import (
 	"github.com/softrnic/softrnic/internal/ring"
 )
 
-// cq is a completion queue. It implements ibt.CompletionQueue.
+// cq is a completion queue. It implements work.CompletionQueue.
 type cq struct {
 	nic     *NIC
 	context *Context

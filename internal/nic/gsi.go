@@ -4,6 +4,7 @@ import (
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/cm"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
@@ -18,11 +19,11 @@ func (c *connections) handleGSI(now clock.Time, p *ibt.Packet) {
 		return
 	case !rdma.PKeyDefault.Matches(h.BTH.PKey):
 		n.counters.BadMAD++
-		n.counters.Engine[ibt.CountBadPKey]++
+		n.counters.Engine[work.CountBadPKey]++
 		return
 	case h.DETH.QKey != rdma.QKeyGSI:
 		n.counters.BadMAD++
-		n.counters.Engine[ibt.CountBadQKey]++
+		n.counters.Engine[work.CountBadQKey]++
 		return
 	}
 	n.counters.RcvdMAD++

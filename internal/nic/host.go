@@ -2,6 +2,7 @@ package nic
 
 import (
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/roce"
@@ -22,7 +23,7 @@ func (q *qp) Raise(_ *ibt.QP, e rdma.EventType) {
 }
 
 // Count implements ibt.Host.
-func (q *qp) Count(c ibt.Counter, n uint64) {
+func (q *qp) Count(c work.Counter, n uint64) {
 	q.nic.counters.Engine[c] += n
 	q.counters[c] += n
 }

@@ -211,6 +211,8 @@ func (e *elsewhere) Write(addr uint64, src []byte) bool {
 	return true
 }
 
+func (e *elsewhere) IsGone() bool { return false }
+
 func (e *elsewhere) put(addr uint64, n int) {
 	for i := range uint64(n) {
 		e.pages[addr+i] = 0

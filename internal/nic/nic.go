@@ -7,6 +7,7 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -41,7 +42,7 @@ type NIC struct {
 	cfg      Config
 	now      clock.Time
 	memory   *mem.Table
-	scratch  *ibt.Scratch
+	scratch  *work.Scratch
 	port     port
 	contexts []*Context
 	qps      map[rdma.QPN]*qp
@@ -77,7 +78,7 @@ func New(cfg Config) *NIC {
 	n := &NIC{
 		cfg:      cfg,
 		memory:   mem.NewTable(cfg.Secret),
-		scratch:  ibt.NewScratch(),
+		scratch:  work.NewScratch(),
 		qps:      make(map[rdma.QPN]*qp),
 		ahs:      make(map[uint32]*addressHandle),
 		srqns:    make(map[uint32]*srq),
@@ -274,7 +275,7 @@ func (n *NIC) failDoomed() {
 				continue
 			}
 			if q.engine.State() != sError {
-				q.Note(nil, ibt.Cause{Vendor: abi.VendorCQOverrun, Length: uint64(c.ring.Entries())})
+				q.Note(nil, work.Cause{Vendor: abi.VendorCQOverrun, Length: uint64(c.ring.Entries())})
 			}
 			q.fail(n.now)
 			n.raise(q.context, rdma.EventQPFatal, q.handle)

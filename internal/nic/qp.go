@@ -8,6 +8,7 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -210,7 +211,7 @@ func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Share
 	case q.srq != nil:
 		cfg.RQ = q.srq
 	case hasReceives(req):
-		cfg.RQ = ibt.NewReceiveQueue(ring.NewConsumer(m[rsp.RQOffset:],
+		cfg.RQ = work.NewReceiveQueue(ring.NewConsumer(m[rsp.RQOffset:],
 			ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
 			ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer)), rsp.MaxRecvSGE, false)
 	}

@@ -5,15 +5,16 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 )
 
-// srq is a shared receive queue. It implements ibt.ReceiveQueue and watches the limit.
+// srq is a shared receive queue. It implements work.ReceiveQueue and watches the limit.
 type srq struct {
-	*ibt.RingReceiveQueue
+	*work.RingReceiveQueue
 	context *Context
 	handle  uint32
 	pd      uint32
@@ -82,7 +83,7 @@ func (c *Context) CreateSRQ(req *abi.CreateSRQReq) (abi.CreateSRQRsp, Shared, *r
 	cons := ring.NewConsumer(m[abi.QueueHeaderBytes:], geo,
 		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
 	s := &srq{
-		RingReceiveQueue: ibt.NewReceiveQueue(cons, sge, true), context: c, handle: c.nic.id(),
+		RingReceiveQueue: work.NewReceiveQueue(cons, sge, true), context: c, handle: c.nic.id(),
 		pd: req.PD, shared: shared, ring: cons, maxSGE: sge, limit: req.Limit,
 	}
 	s.number = s.handle
@@ -119,9 +120,9 @@ func (s *srq) leave() {
 	s.cq.users--
 }
 
-// Take implements ibt.ReceiveQueue. Falling below the limit raises the event once and disarms it
+// Take implements work.ReceiveQueue. Falling below the limit raises the event once and disarms it
 // (IBTA 10.2.9.3).
-func (s *srq) Take(w *ibt.RecvWR) ibt.TakeResult {
+func (s *srq) Take(w *work.RecvWR) work.TakeResult {
 	result := s.RingReceiveQueue.Take(w)
 	if s.limit > 0 {
 		s.checkLimit()

@@ -11,12 +11,13 @@ import (
 	"github.com/softrnic/softrnic/internal/daemon"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/nic"
+	"github.com/softrnic/softrnic/internal/engine/work"
 )
 
 func sample() daemon.Status {
 	var counters nic.EngineCounters
-	counters[ibt.CountSentPackets], counters[ibt.CountSentBytes] = 7, 700
-	counters[ibt.CountRcvdSeqErr] = 2
+	counters[work.CountSentPackets], counters[work.CountSentBytes] = 7, 700
+	counters[work.CountRcvdSeqErr] = 2
 	var all nic.Counters
 	all.Engine = counters
 	s := daemon.Status{
@@ -110,7 +111,7 @@ func TestEngineCounters_JSONRoundTrip(t *testing.T) {
 	}
 	var c nic.EngineCounters
 	if err := json.Unmarshal([]byte(`{"sent_pkts":1,"of_tomorrow":2}`), &c); err != nil ||
-		c[ibt.CountSentPackets] != 1 {
+		c[work.CountSentPackets] != 1 {
 		t.Errorf("%v, %v", c, err)
 	}
 	if json.Unmarshal([]byte(`{"sent_pkts":-1}`), &c) == nil {
@@ -123,7 +124,7 @@ func TestSince_Counters_AreDifferences(t *testing.T) {
 	before := Of(&status)
 	status.Counters["sent_pkts"] += 10
 	status.Network.Counters["tx_packets"]++
-	status.Contexts[0].QPs[0].Counters[ibt.CountSentPackets] += 10
+	status.Contexts[0].QPs[0].Counters[work.CountSentPackets] += 10
 	status.Contexts[0].QPs = append(status.Contexts[0].QPs, nic.QPStatus{QPN: 0x13, Retries: 1})
 	d := Of(&status).Since(&before)
 	if value(t, d.HW, "sent_pkts") != 10 || value(t, d.HW, "sent_bytes") != 0 ||

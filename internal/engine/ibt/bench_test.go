@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -133,7 +134,7 @@ func BenchmarkLoop(b *testing.B) {
 // TestCost_IdleQP measures what a QP takes before it is used.
 func TestCost_IdleQP_IsSmall(t *testing.T) {
 	w := newWorld(t, worldConfig{})
-	scratch := NewScratch()
+	scratch := work.NewScratch()
 	cfg := w.a.q.cfg
 	cfg.Scratch = scratch
 	keep := make([]*QP, 1000)

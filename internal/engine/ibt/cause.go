@@ -2,45 +2,17 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
 
-// Cause is the evidence behind an error: what the NIC saw. Fields that do not apply are zero.
-type Cause struct {
-	Status   rdma.WCStatus // completion status, if a work request failed
-	Vendor   abi.Vendor
-	Syndrome uint8     // AETH syndrome of the NAK received or sent
-	Fault    mem.Fault // for key, rights, bounds
-	Key      rdma.Key
-	Addr     uint64
-	Length   uint64
-	WRID     uint64
-	PSN      rdma.PSN
-	// Retries and RNRTries count against retry_cnt and rnr_retry, Timeouts the local ACK timeouts,
-	// all since the last progress.
-	Retries  uint32
-	RNRTries uint32
-	Timeouts uint32
-	// Asked are the rights that an access needed; none for reading locally.
-	Asked rdma.Access
-	// Room is what Length was to fit into, where HasRoom.
-	Room    uint64
-	HasRoom bool
-	// IsResponder says that the peer's request failed here, not a request of this QP.
-	IsResponder bool
-	// TookReceive says that WRID is that of the receive in use.
-	TookReceive bool
-	// Opcode is the work request's (rdma.WROpcode), with IsResponder that of the packet (ib.Opcode).
-	Opcode uint8
-}
-
 // noteFailure hands people the evidence of a failed request.
 func (q *QP) noteFailure(w *sendWR, s rdma.WCStatus, v abi.Vendor) {
 	t := &q.send.retry
-	c := Cause{
+	c := work.Cause{
 		Status: s, Vendor: v, WRID: w.wqe.WRID, PSN: q.send.una, Fault: w.fault,
 		Retries: t.retries, RNRTries: t.rnrTries, Timeouts: t.timeouts, Opcode: w.wqe.Opcode,
 	}
@@ -124,37 +96,3 @@ func accessAsked(op ib.Opcode) rdma.Access {
 		return rdma.AccessLocalWrite
 	}
 }
-
-// Counter names what the engine counts; the NIC exports them under the names that users of rxe
-// and mlx5 know.
-type Counter uint8
-
-// Counters.
-const (
-	CountSentPackets Counter = iota
-	CountRcvdPackets
-	CountSentBytes // payload
-	CountRcvdBytes
-	CountDuplicateRequest
-	CountOutOfSequence   // requests with a PSN ahead of the expected one
-	CountRcvdRNR         // RNR NAKs received
-	CountSentRNR         // RNR NAKs sent
-	CountRcvdSeqErr      // PSN sequence NAKs received
-	CountSentNak         // NAKs sent, other than RNR
-	CountAckTimeout      // local ACK timeouts
-	CountRetryExceeded   // work requests failed by retry_cnt
-	CountRNRExceeded     // work requests failed by rnr_retry
-	CountAckDeferred     // ACKs coalesced
-	CountCompleterSched  // implied READ or atomic NAKs
-	CountDroppedSilently // packets dropped as the standard says: wrong key, state, opcode (UC, UD)
-	CountResourceMissing // UD and UC messages dropped for want of a receive
-	CountECNMarked
-	CountCNPSent
-	CountCNPHandled
-	CountRDMASends
-	CountRDMARecvs
-	CountFlushed
-	CountBadPKey // packets dropped for their P_Key
-	CountBadQKey // UD packets dropped for their Q_Key
-	CounterCount // number of counters
-)

@@ -2,6 +2,7 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
@@ -24,7 +25,7 @@ func (q *QP) handleAcknowledge(p *Packet) {
 			q.handleImpliedNak(psn.Add(1))
 		}
 	case ib.SyndromeRNRNAK:
-		q.host.Count(CountRcvdRNR, 1)
+		q.host.Count(work.CountRcvdRNR, 1)
 		q.noteNak(h.AETH.Syndrome, psn)
 		if !q.acknowledge(psn) {
 			q.handleImpliedNak(psn)
@@ -40,7 +41,7 @@ func (q *QP) handleAcknowledge(p *Packet) {
 			q.handleImpliedNak(psn)
 		}
 	case ib.SyndromeReserved:
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 	}
 }
 
@@ -57,7 +58,7 @@ func (q *QP) handleStaleAcknowledge(h *ib.Headers) {
 	if isACK && (isAnswer || q.hearProbe()) || isLast {
 		return
 	}
-	q.host.Count(CountDroppedSilently, 1)
+	q.host.Count(work.CountDroppedSilently, 1)
 }
 
 // learnCredit takes the credits of an acknowledge for everything before una.
@@ -74,10 +75,10 @@ func (q *QP) learnCredit(a ib.AETH) {
 // acknowledges tell.
 func (q *QP) receivesAcknowledged() uint32 {
 	r := &q.send
-	if r.wrs.n == 0 {
+	if r.wrs.Len() == 0 {
 		return r.receives
 	}
-	w := r.wrs.at(0)
+	w := r.wrs.At(0)
 	isBegun := w.op.kind == kindSend && w.index(r.una) > 0 && w.packets > 0
 	if w.op.takesReceive && w.fail == rdma.WCSuccess && !isBegun {
 		return w.receives - 1
@@ -96,7 +97,7 @@ func (q *QP) acknowledge(end rdma.PSN) bool {
 	isLimited := distance(old, r.high) >= r.window.size/2
 	isImplied := false
 	for r.una != end {
-		w := r.wrs.at(0)
+		w := r.wrs.At(0)
 		if w.op.isAnswered() {
 			isImplied = true
 			break
@@ -123,12 +124,12 @@ func (q *QP) advance(old rdma.PSN, isLimited bool) {
 		r.psn, r.cur = r.una, 0 // the peer has more than was sent again
 		r.window.restore()
 	}
-	for r.reads.n > 0 {
-		x := r.reads.at(0)
+	for r.reads.Len() > 0 {
+		x := r.reads.At(0)
 		if distance(old, x.first.Add(x.packets)) > distance(old, r.una) {
 			break
 		}
-		r.reads.pop()
+		r.reads.Pop()
 	}
 	r.window.timed(r.una, q.now)
 	r.window.grow(distance(old, r.una), r.una, isLimited)
@@ -147,7 +148,7 @@ func (q *QP) handleImpliedNak(stray rdma.PSN) {
 	if !isNews || q.hasJustGoneBack() {
 		return
 	}
-	q.host.Count(CountCompleterSched, 1)
+	q.host.Count(work.CountCompleterSched, 1)
 	q.retryLoss()
 }
 
@@ -175,7 +176,7 @@ func (q *QP) handleNak(s ib.Syndrome) {
 
 func (q *QP) handleSequenceNak() {
 	s := &q.send.retry
-	q.host.Count(CountRcvdSeqErr, 1)
+	q.host.Count(work.CountRcvdSeqErr, 1)
 	if s.isWaiting() {
 		return // some peers send one after a receiver-not-ready NAK; the wait still holds
 	}

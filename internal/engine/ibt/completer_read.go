@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -13,7 +14,7 @@ import (
 func (q *QP) catchUp(psn rdma.PSN, k kind) *sendWR {
 	r := &q.send
 	if !r.isOutstanding(psn) {
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 		return nil
 	}
 	w := q.findWR(psn)
@@ -22,12 +23,12 @@ func (q *QP) catchUp(psn rdma.PSN, k kind) *sendWR {
 		q.failHead(rdma.WCBadRespErr, abi.VendorBadResponse)
 		return nil
 	}
-	if w != r.wrs.at(0) {
+	if w != r.wrs.At(0) {
 		if !q.acknowledge(w.first) {
 			q.handleImpliedNak(w.first)
 			return nil
 		}
-		w = r.wrs.at(0) // completing may have moved the array's start
+		w = r.wrs.At(0) // completing may have moved the array's start
 	}
 	if psn != r.una {
 		q.handleImpliedNak(psn)

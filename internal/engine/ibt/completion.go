@@ -2,6 +2,7 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -10,21 +11,21 @@ import (
 func (q *QP) completeHead() {
 	r := &q.send
 	q.completeOne()
-	for r.wrs.n > 0 && r.wrs.at(0).isDone {
+	for r.wrs.Len() > 0 && r.wrs.At(0).isDone {
 		q.completeOne()
 	}
 }
 
 func (q *QP) completeOne() {
 	r := &q.send
-	w := r.wrs.at(0)
+	w := r.wrs.At(0)
 	isSignaled := q.cfg.SignalAll || w.has(rdma.SendSignaled)
 	q.cqe = abi.CQE{
 		WRID: w.wqe.WRID, Opcode: uint32(w.op.wc), ByteLen: w.length,
 		QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
 	}
 	if w.op.kind == kindSend {
-		q.host.Count(CountRDMASends, 1)
+		q.host.Count(work.CountRDMASends, 1)
 	}
 	q.popHead()
 	q.cqe.SQIndex = q.send.doneIndex()
@@ -37,7 +38,7 @@ func (q *QP) completeOne() {
 // popHead takes the oldest request off the books.
 func (q *QP) popHead() {
 	r := &q.send
-	r.wrs.pop()
+	r.wrs.Pop()
 	r.popped++
 	r.cur = max(r.cur-1, 0)
 	q.stats.SendCompleted++
@@ -74,10 +75,10 @@ func (q *QP) finishSent() {
 // queue, into error (IBTA 10.3.1, 10.10.2.4).
 func (q *QP) failHead(s rdma.WCStatus, v abi.Vendor) {
 	r := &q.send
-	if r.wrs.n == 0 {
+	if r.wrs.Len() == 0 {
 		return
 	}
-	w := r.wrs.at(0)
+	w := r.wrs.At(0)
 	q.noteFailure(w, s, v)
 	q.cqe = abi.CQE{
 		WRID: w.wqe.WRID, Status: uint32(s), Opcode: uint32(w.op.wc), VendorErr: uint32(v),
@@ -103,7 +104,7 @@ func (q *QP) completeReceive(isSolicited bool) {
 	e.Timestamp = uint64(q.now)
 	q.recv.hasWR = false
 	q.stats.RecvCompleted++
-	q.host.Count(CountRDMARecvs, 1)
+	q.host.Count(work.CountRDMARecvs, 1)
 	q.recv.target.RecvCQ.Push(e, isSolicited)
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
@@ -179,7 +180,7 @@ func TestEdge_AnswersBeforeRTS_Dropped(t *testing.T) {
 	w.a.q.Modify(0, &a, rdma.QPAttrAll, rdma.QPStateInit)
 	w.a.q.Modify(0, &a, rdma.QPAttrAll, rdma.QPStateRTR)
 	w.a.q.HandlePacket(0, w.answer(ib.RCAcknowledge, 100, nakAccess))
-	if w.a.q.State() != rdma.QPStateRTR || w.a.counters[CountDroppedSilently] != 1 {
+	if w.a.q.State() != rdma.QPStateRTR || w.a.counters[work.CountDroppedSilently] != 1 {
 		t.Fatalf("state %v", w.a.q.State())
 	}
 }

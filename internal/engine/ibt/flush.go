@@ -2,6 +2,7 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -40,7 +41,7 @@ func (q *QP) enterSendError() {
 
 func (q *QP) stopRequests() {
 	q.send.retry.reset()
-	q.send.reads.cut(0)
+	q.send.reads.Cut(0)
 	q.send.sent = 0
 }
 
@@ -68,12 +69,12 @@ func (q *QP) flushSends(budget *int) bool {
 		return true
 	}
 	r.cur = 0
-	for r.wrs.n > 0 {
+	for r.wrs.Len() > 0 {
 		if *budget == 0 {
 			return false
 		}
 		*budget--
-		w := r.wrs.at(0)
+		w := r.wrs.At(0)
 		id, code := w.wqe.WRID, w.op.wc
 		q.popHead()
 		q.pushFlushed(id, code)
@@ -103,7 +104,7 @@ func (q *QP) flushSends(budget *int) bool {
 // pushFlushed completes a send work request that is off the books as flushed.
 func (q *QP) pushFlushed(id uint64, code rdma.WCOpcode) {
 	q.releaseSlots()
-	q.host.Count(CountFlushed, 1)
+	q.host.Count(work.CountFlushed, 1)
 	q.cqe = abi.CQE{
 		WRID: id, Status: uint32(rdma.WCWRFlushErr), Opcode: uint32(code),
 		VendorErr: uint32(abi.VendorFlushed), QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
@@ -119,7 +120,7 @@ func (q *QP) flushReceives(budget *int) bool {
 		return true
 	}
 	if q.failReceive(rdma.WCWRFlushErr, abi.VendorFlushed) {
-		q.host.Count(CountFlushed, 1)
+		q.host.Count(work.CountFlushed, 1)
 	}
 	if q.isXRCRecv() || q.cfg.RQ.IsShared() {
 		if !q.flush.isLastSaid {
@@ -129,12 +130,12 @@ func (q *QP) flushReceives(budget *int) bool {
 		return true
 	}
 	for ; *budget > 0; *budget-- {
-		if q.cfg.RQ.Take(&q.recv.wr) == TakeEmpty {
+		if q.cfg.RQ.Take(&q.recv.wr) == work.TakeEmpty {
 			return true
 		}
 		q.recv.hasWR = true
 		q.failReceive(rdma.WCWRFlushErr, abi.VendorFlushed)
-		q.host.Count(CountFlushed, 1)
+		q.host.Count(work.CountFlushed, 1)
 	}
 	return false
 }

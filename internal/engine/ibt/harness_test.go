@@ -10,6 +10,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
@@ -53,13 +54,16 @@ func (c *queue) take() []abi.CQE {
 type space struct {
 	base  uint64
 	bytes []byte
-	gone  bool
+	gone  bool // unmapped
+	ended bool // with the process
 	calls int
 }
 
+func (s *space) IsGone() bool { return s.ended }
+
 func (s *space) Read(addr uint64, dst []byte) bool {
 	s.calls++
-	if s.gone {
+	if s.gone || s.ended {
 		return false
 	}
 	copy(dst, s.bytes[addr-s.base:])
@@ -68,7 +72,7 @@ func (s *space) Read(addr uint64, dst []byte) bool {
 
 func (s *space) Write(addr uint64, src []byte) bool {
 	s.calls++
-	if s.gone {
+	if s.gone || s.ended {
 		return false
 	}
 	copy(s.bytes[addr-s.base:], src)
@@ -86,9 +90,9 @@ type node struct {
 	sq, rq   *ring.Producer
 	sends    queue
 	recvs    queue
-	counters [CounterCount]uint64
+	counters [work.CounterCount]uint64
 	events   []rdma.EventType
-	causes   []Cause
+	causes   []work.Cause
 	handles  map[uint32]*Address
 	sqMem    []byte
 }
@@ -97,8 +101,8 @@ func (n *node) Memory() *mem.Table                           { return n.table }
 func (n *node) AddressHandle(h uint32, _ mem.PD) *Address    { return n.handles[h] }
 func (n *node) NetworkHeader(p *Packet, dst *[GRHBytes]byte) { copy(dst[8:24], p.SGID[:]) }
 func (n *node) Raise(_ *QP, e rdma.EventType)                { n.events = append(n.events, e) }
-func (n *node) Note(_ *QP, c Cause)                          { n.causes = append(n.causes, c) }
-func (n *node) Count(c Counter, k uint64)                    { n.counters[c] += k }
+func (n *node) Note(_ *QP, c work.Cause)                     { n.causes = append(n.causes, c) }
+func (n *node) Count(c work.Counter, k uint64)               { n.counters[c] += k }
 
 // nodeConfig varies a node.
 type nodeConfig struct {
@@ -147,12 +151,12 @@ func newNode(t testing.TB, c nodeConfig) *node {
 	n.rq, rq, _ = newRing(c.entries, abi.RQStride(testSGEs))
 	own := Config{
 		Host: n, Type: c.qpType, QPN: c.qpn, PD: testPD, SQ: sq,
-		RQ: NewReceiveQueue(rq, testSGEs, c.shared), SendCQ: &n.sends, RecvCQ: &n.recvs,
+		RQ: work.NewReceiveQueue(rq, testSGEs, c.shared), SendCQ: &n.sends, RecvCQ: &n.recvs,
 		MaxSGE: testSGEs, MaxInline: inlineMx, SignalAll: c.all,
 	}
 	if c.qpType == rdma.QPTypeXRCRecv {
 		own.Domain = &oneQueue{Target{
-			PD: testPD, RQ: NewReceiveQueue(rq, testSGEs, true), RecvCQ: &n.recvs,
+			PD: testPD, RQ: work.NewReceiveQueue(rq, testSGEs, true), RecvCQ: &n.recvs,
 		}}
 		own.PD, own.SQ, own.RQ, own.SendCQ, own.RecvCQ = 0, nil, nil, nil, nil
 	}

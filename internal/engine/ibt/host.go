@@ -1,7 +1,7 @@
 package ibt
 
 import (
-	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
@@ -22,55 +22,17 @@ type Host interface {
 	// Raise queues an asynchronous event about q.
 	Raise(q *QP, e rdma.EventType)
 	// Note records evidence for people: one of q's errors and what the NIC saw.
-	Note(q *QP, c Cause)
+	Note(q *QP, c work.Cause)
 	// Count adds to one of the NIC's counters.
-	Count(c Counter, n uint64)
-}
-
-// CompletionQueue takes completions. solicited says whether an application that asked for
-// solicited events only is to be woken. A queue that is full reports itself.
-type CompletionQueue interface {
-	Push(e *abi.CQE, solicited bool)
-}
-
-// RecvWR is a receive work request, copied out of shared memory and checked for form. List points
-// into Store.
-type RecvWR struct {
-	WRID  uint64
-	List  []abi.SGE
-	Store [32]abi.SGE
-}
-
-// TakeResult says what a receive queue had.
-type TakeResult uint8
-
-// Results of ReceiveQueue.Take.
-const (
-	TakeEmpty     TakeResult = iota
-	TakeOK                   // w is filled
-	TakeMalformed            // the entry is unusable; w.WRID is what it said
-)
-
-// ReceiveQueue hands out posted receives in order, each once: a QP's own queue or one that QPs
-// share.
-type ReceiveQueue interface {
-	Take(w *RecvWR) TakeResult
-	// IsShared reports an SRQ, whose entries are not flushed with a QP.
-	IsShared() bool
-}
-
-// CreditSource is a receive queue that can tell how many receives it has left; its QP advertises
-// them as end-to-end credits (IBTA 9.7.7.2).
-type CreditSource interface {
-	Available() uint32
+	Count(c work.Counter, n uint64)
 }
 
 // Target is where the requests of a peer go: whose memory they may touch, which receives they take,
 // and where those complete.
 type Target struct {
 	PD     mem.PD
-	RQ     ReceiveQueue
-	RecvCQ CompletionQueue
+	RQ     work.ReceiveQueue
+	RecvCQ work.CompletionQueue
 }
 
 // Domain is an XRC domain. Its receiving queue pairs have no protection domain, receives or
@@ -87,16 +49,16 @@ type Config struct {
 	Type      rdma.QPType
 	QPN       rdma.QPN
 	PD        mem.PD
-	SQ        *ring.Consumer // nil without a send queue
-	RQ        ReceiveQueue   // nil for XRC
-	SendCQ    CompletionQueue
-	RecvCQ    CompletionQueue
+	SQ        *ring.Consumer    // nil without a send queue
+	RQ        work.ReceiveQueue // nil for XRC
+	SendCQ    work.CompletionQueue
+	RecvCQ    work.CompletionQueue
 	Domain    Domain // XRC_RECV only
 	MaxSGE    uint32 // of the send queue
 	MaxInline uint32
 	SignalAll bool
 	// Scratch is shared by the QPs of a lane.
-	Scratch *Scratch
+	Scratch *work.Scratch
 }
 
 // Attr are the attributes that modify sets. The NIC has validated them.

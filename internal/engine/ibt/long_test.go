@@ -28,6 +28,8 @@ func (e *endless) Read(addr uint64, dst []byte) bool {
 	return true
 }
 
+func (e *endless) IsGone() bool { return false }
+
 func (e *endless) Write(addr uint64, src []byte) bool {
 	off := addr - e.base
 	if off != e.written {

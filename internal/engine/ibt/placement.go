@@ -118,11 +118,11 @@ func (q *QP) place(do func() mem.Fault, h *ib.RETH) verdict {
 		return verdictInvalid
 	}
 	if f := do(); f != mem.FaultNone {
-		r.resources.cut(r.resources.n - 1)
+		r.resources.Cut(r.resources.Len() - 1)
 		return q.refuseRemote(f, h.RKey, h.VA, uint64(h.Length))
 	}
 	*x = resource{kind: kindPlace, first: r.expected, packets: 1}
-	q.activate(r.resources.n - 1)
+	q.activate(r.resources.Len() - 1)
 	r.expected = r.expected.Add(1)
 	r.msn = r.msn.Add(1)
 	return verdictAccept

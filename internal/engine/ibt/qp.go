@@ -3,6 +3,7 @@ package ibt
 import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
@@ -40,7 +41,7 @@ type QP struct {
 // New makes a queue pair in state RESET.
 func New(cfg Config) *QP {
 	if cfg.Scratch == nil {
-		cfg.Scratch = NewScratch()
+		cfg.Scratch = work.NewScratch()
 	}
 	q := &QP{cfg: cfg, host: cfg.Host, table: cfg.Host.Memory(), base: serviceBase(cfg.Type)}
 	q.send.ring = cfg.SQ

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
 
@@ -23,11 +24,11 @@ func (q *QP) HandlePacket(now clock.Time, p *Packet) {
 	q.now = now
 	info := p.Headers.BTH.Opcode.Info()
 	if !q.accepts(p, info) {
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
-	q.host.Count(CountRcvdPackets, 1)
-	q.host.Count(CountRcvdBytes, uint64(len(p.Payload)))
+	q.host.Count(work.CountRcvdPackets, 1)
+	q.host.Count(work.CountRcvdBytes, uint64(len(p.Payload)))
 	if p.IsCongested() {
 		q.noteCongestion()
 	}
@@ -42,7 +43,7 @@ func (q *QP) HandlePacket(now clock.Time, p *Packet) {
 	case ib.RoleResponse, ib.RoleAcknowledge:
 		q.handleAnswer(p, info)
 	case ib.RoleNotification:
-		q.host.Count(CountCNPHandled, 1)
+		q.host.Count(work.CountCNPHandled, 1)
 		q.send.window.cut(q.send.high)
 		q.recv.window.window.cut(mark(q.recv.window.sent))
 	case ib.RoleUnknown:
@@ -56,7 +57,7 @@ func (q *QP) accepts(p *Packet, info *ib.OpcodeInfo) bool {
 		return false
 	}
 	if !q.attr.PKey.Matches(p.Headers.BTH.PKey) {
-		q.host.Count(CountBadPKey, 1)
+		q.host.Count(work.CountBadPKey, 1)
 		return false
 	}
 	if q.isUD() {
@@ -67,7 +68,7 @@ func (q *QP) accepts(p *Packet, info *ib.OpcodeInfo) bool {
 
 func (q *QP) handleAnswer(p *Packet, info *ib.OpcodeInfo) {
 	if !q.canRequest() {
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
 	switch info.Operation {
@@ -82,7 +83,7 @@ func (q *QP) handleAnswer(p *Packet, info *ib.OpcodeInfo) {
 
 // noteCongestion plans a notification, not more often than the interval.
 func (q *QP) noteCongestion() {
-	q.host.Count(CountECNMarked, 1)
+	q.host.Count(work.CountECNMarked, 1)
 	if q.isUD() || q.cnp.isSent && q.now.Sub(q.cnp.sentAt) < notifyInterval {
 		return
 	}
@@ -94,7 +95,7 @@ var cnpPayload [16]byte
 
 func (q *QP) sendNotification(p *Packet) {
 	q.cnp = notifier{isSent: true, sentAt: q.now}
-	q.host.Count(CountCNPSent, 1)
+	q.host.Count(work.CountCNPSent, 1)
 	p.Address = q.attr.AV
 	p.Payload = cnpPayload[:]
 	p.Headers.BTH = ib.BTH{
@@ -108,8 +109,8 @@ func (q *QP) PollTransmit(now clock.Time, p *Packet) bool {
 	if !q.pollPacket(p) {
 		return false
 	}
-	q.host.Count(CountSentPackets, 1)
-	q.host.Count(CountSentBytes, uint64(len(p.Payload)))
+	q.host.Count(work.CountSentPackets, 1)
+	q.host.Count(work.CountSentBytes, uint64(len(p.Payload)))
 	return true
 }
 

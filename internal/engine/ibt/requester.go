@@ -3,6 +3,7 @@ package ibt
 import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
@@ -19,9 +20,9 @@ type requester struct {
 	ring      *ring.Consumer
 	unfetched uint32 // published entries that are not in wrs yet
 	popped    uint32 // completed requests whose entries the application has not got back yet
-	wrs       deque[sendWR]
-	cur       int // the request of wrs that psn belongs to; wrs.n: one not fetched yet
-	reads     deque[readRange]
+	wrs       work.Deque[sendWR]
+	cur       int // the request of wrs that psn belongs to; wrs.Len(): one not fetched yet
+	reads     work.Deque[readRange]
 
 	psn  rdma.PSN // of the next packet
 	una  rdma.PSN // oldest packet not acknowledged
@@ -59,7 +60,7 @@ type creditLimit struct {
 
 func (r *requester) reset() {
 	r.unfetched, r.popped = 0, 0
-	r.wrs = deque[sendWR]{} // with the copies, which may be large
+	r.wrs = work.Deque[sendWR]{} // with the copies, which may be large
 	r.receives = 0
 	r.isStalled, r.isDrainNoted = false, false
 	r.restartAt(0)
@@ -69,7 +70,7 @@ func (r *requester) reset() {
 func (r *requester) restartAt(p rdma.PSN) {
 	r.psn, r.una, r.high, r.next = p, p, p, p
 	r.cur, r.sent, r.sinceAck = 0, 0, 0
-	r.reads.cut(0)
+	r.reads.Cut(0)
 	r.credit = creditLimit{}
 	r.window.reset()
 	r.retry.reset()
@@ -108,14 +109,14 @@ func (q *QP) loadSendRing() {
 		return
 	}
 	n, ok := r.ring.Pending()
-	if !ok || n < r.popped+uint32(r.wrs.n) {
+	if !ok || n < r.popped+uint32(r.wrs.Len()) {
 		q.stats.CorruptRings++
-		q.host.Note(q, Cause{Vendor: abi.VendorBadWQE})
+		q.host.Note(q, work.Cause{Vendor: abi.VendorBadWQE})
 		q.host.Raise(q, rdma.EventQPFatal)
 		q.enterError()
 		return
 	}
-	r.unfetched = n - r.popped - uint32(r.wrs.n)
+	r.unfetched = n - r.popped - uint32(r.wrs.Len())
 }
 
 // hasRequest reports that pollRequest may have something to send or to fetch.
@@ -130,7 +131,7 @@ func (q *QP) hasRequest() bool {
 	if q.state == rdma.QPStateSQD && q.isDrained() {
 		return false
 	}
-	return r.retry.isProbing || r.cur < r.wrs.n || r.unfetched > 0
+	return r.retry.isProbing || r.cur < r.wrs.Len() || r.unfetched > 0
 }
 
 // pollRequest makes the next request packet.
@@ -181,8 +182,8 @@ func (q *QP) pollRequest(p *Packet) bool {
 // begins none.
 func (q *QP) currentWR() *sendWR {
 	r := &q.send
-	if r.cur < r.wrs.n {
-		w := r.wrs.at(r.cur)
+	if r.cur < r.wrs.Len() {
+		w := r.wrs.At(r.cur)
 		if q.state == rdma.QPStateSQD && r.isFresh() && w.index(r.psn) == 0 {
 			return nil
 		}
@@ -212,11 +213,11 @@ func (q *QP) maySend(w *sendWR) bool {
 	if !r.isFresh() || w.index(r.psn) > 0 && w.op.kind != kindRead {
 		return true
 	}
-	if w.has(rdma.SendFence) && w.index(r.psn) == 0 && r.reads.n > 0 {
+	if w.has(rdma.SendFence) && w.index(r.psn) == 0 && r.reads.Len() > 0 {
 		return false // IBTA 10.8.3.3
 	}
 	if w.op.isAnswered() {
-		return r.reads.n < int(q.attr.MaxRdAtomic)
+		return r.reads.Len() < int(q.attr.MaxRdAtomic)
 	}
 	return true
 }

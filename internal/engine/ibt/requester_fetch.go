@@ -20,13 +20,13 @@ func (q *QP) fetch() *sendWR {
 			return nil
 		}
 	}
-	slot := r.ring.Slot(r.popped + uint32(r.wrs.n))
+	slot := r.ring.Slot(r.popped + uint32(r.wrs.Len()))
 	r.unfetched--
-	w := r.wrs.push()
+	w := r.wrs.Push()
 	w.fail, w.vendor, w.fault, w.bad = rdma.WCSuccess, abi.VendorNone, mem.FaultNone, 0
 	w.isDone = false
 	w.length, w.packets, w.first = 0, 0, r.next
-	w.serial = q.cfg.Scratch.newSerial()
+	w.serial = q.cfg.Scratch.NewSerial()
 	q.copyWQE(w, slot)
 	q.checkWQE(w)
 	if w.op.takesReceive && w.fail == rdma.WCSuccess {

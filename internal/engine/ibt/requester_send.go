@@ -2,6 +2,7 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
@@ -46,7 +47,7 @@ func (q *QP) noteRequest(p *Packet, w *sendWR, n uint32) {
 	r := &q.send
 	if r.isFresh() {
 		if w.op.isAnswered() {
-			*r.reads.push() = readRange{first: r.psn, packets: n}
+			*r.reads.Push() = readRange{first: r.psn, packets: n}
 		}
 	} else {
 		q.stats.Retransmitted++
@@ -153,9 +154,9 @@ func (q *QP) payload(w *sendWR, off, n uint32) ([]byte, mem.Fault) {
 	if b != nil || f != mem.FaultNone {
 		return b, f
 	}
-	return q.cfg.Scratch.gather(q.table, &stretch{
-		serial: w.serial, who: q.accessor(), list: list, off: uint64(off), n: uint64(n),
-		total: uint64(w.length),
+	return q.cfg.Scratch.Gather(q.table, &work.Stretch{
+		Serial: w.serial, Who: q.accessor(), List: list, Offset: uint64(off), Bytes: uint64(n),
+		Total: uint64(w.length),
 	})
 }
 
@@ -189,8 +190,8 @@ func (q *QP) readPackets(w *sendWR) uint32 {
 
 // rangeOf returns the READ or atomic request on the wire that p belongs to.
 func (r *requester) rangeOf(p rdma.PSN) readRange {
-	for i := range r.reads.n {
-		if x := r.reads.at(i); distance(x.first, p) < x.packets {
+	for i := range r.reads.Len() {
+		if x := r.reads.At(i); distance(x.first, p) < x.packets {
 			return *x
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
@@ -214,7 +215,7 @@ func TestRequester_NoAnswer_FailsAfterRetries(t *testing.T) {
 		if d := time.Duration(w.now); d < least || d > least+50*time.Millisecond {
 			t.Fatalf("retry_cnt %d: failed after %v", retries, d)
 		}
-		if w.a.counters[CountRetryExceeded] != 1 || w.a.q.PollTimeout() != clock.Never {
+		if w.a.counters[work.CountRetryExceeded] != 1 || w.a.q.PollTimeout() != clock.Never {
 			t.Fatal("not counted, or a timer runs in error")
 		}
 	}
@@ -227,8 +228,8 @@ func TestRequester_NoReceive_T14_FailsAfterRNRRetries(t *testing.T) {
 		w.settle()
 		got := w.a.sends.take()
 		wantStatus(t, got, rdma.WCRNRRetryExcErr)
-		if got[0].VendorErr != uint32(abi.VendorRNR) || w.a.counters[CountRcvdRNR] != uint64(retries)+1 {
-			t.Fatalf("vendor %d, %d NAKs", got[0].VendorErr, w.a.counters[CountRcvdRNR])
+		if got[0].VendorErr != uint32(abi.VendorRNR) || w.a.counters[work.CountRcvdRNR] != uint64(retries)+1 {
+			t.Fatalf("vendor %d, %d NAKs", got[0].VendorErr, w.a.counters[work.CountRcvdRNR])
 		}
 		if d := time.Duration(w.now); d < time.Duration(retries)*640*time.Microsecond {
 			t.Fatalf("failed after %v: the timer was not honoured", d)
@@ -243,11 +244,11 @@ func TestRequester_RNRRetry7_T14_WaitsForEver(t *testing.T) {
 	}
 	w.run(time.Second)
 	wantStatus(t, w.a.sends.take())
-	if n := w.a.counters[CountRcvdRNR]; n < 1000 || n > 1600 {
+	if n := w.a.counters[work.CountRcvdRNR]; n < 1000 || n > 1600 {
 		t.Fatalf("%d NAKs in a second of 0.64 ms waits", n)
 	}
-	if w.sent > 4*int(w.a.counters[CountRcvdRNR]) {
-		t.Fatalf("%d packets for %d NAKs", w.sent, w.a.counters[CountRcvdRNR])
+	if w.sent > 4*int(w.a.counters[work.CountRcvdRNR]) {
+		t.Fatalf("%d packets for %d NAKs", w.sent, w.a.counters[work.CountRcvdRNR])
 	}
 	for id := range uint64(4) {
 		w.b.receive(id, w.b.at(0, 3000))
@@ -290,8 +291,8 @@ func TestRequester_BusyPeer_T11_TimerRestartsOnProgress(t *testing.T) {
 		w.a.q.HandlePacket(w.now, w.answer(ib.RCAcknowledge, 100+rdma.PSN(i), ib.ACK(ib.CreditsInvalid)))
 	}
 	got := w.a.sends.take()
-	if len(got) != n || w.a.counters[CountAckTimeout] != 0 {
-		t.Fatalf("%d completions, %d timeouts", len(got), w.a.counters[CountAckTimeout])
+	if len(got) != n || w.a.counters[work.CountAckTimeout] != 0 {
+		t.Fatalf("%d completions, %d timeouts", len(got), w.a.counters[work.CountAckTimeout])
 	}
 	for i := range got {
 		if got[i].Status != 0 {
@@ -411,7 +412,7 @@ func TestRequester_PartialRead_AsksForTheRest(t *testing.T) {
 	if len(asked) != 2 || asked[1].VA != testBase+2048 || asked[1].Length != 5000-2048 {
 		t.Fatalf("requests %v", asked)
 	}
-	if w.a.counters[CountCompleterSched] != 1 {
+	if w.a.counters[work.CountCompleterSched] != 1 {
 		t.Fatal("no implied NAK counted")
 	}
 }

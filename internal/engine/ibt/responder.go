@@ -2,6 +2,7 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
@@ -20,14 +21,14 @@ type responder struct {
 	// target is where requests go: fixed, but for XRC that of the request that came last.
 	target Target
 	// wr is the receive in use: of a message in progress, or left over from one that was dropped.
-	wr    RecvWR
+	wr    work.RecvWR
 	hasWR bool
 	room  uint64 // bytes that its list takes
 
 	// resources are the READs and atomics that the peer may ask for again, oldest first, and those
 	// whose reply is in progress; active counts the latter and firstActive is at most the index
 	// of the first.
-	resources   deque[resource]
+	resources   work.Deque[resource]
 	active      int
 	firstActive int
 	window      replyWindow
@@ -43,7 +44,7 @@ type responder struct {
 	isFailing bool
 	isCommEst bool // the peer's first packet was reported
 
-	cause Cause // evidence of a refusal, while a request is executed
+	cause work.Cause // evidence of a refusal, while a request is executed
 }
 
 // message is the SEND or WRITE whose packets are arriving.
@@ -75,7 +76,7 @@ const (
 
 func (r *responder) reset() {
 	r.restartAt(0)
-	r.resources = deque[resource]{}
+	r.resources = work.Deque[resource]{}
 	r.hasWR = false
 	r.isCommEst = false
 }
@@ -93,7 +94,7 @@ func (r *responder) restartAt(p rdma.PSN) {
 
 // stop drops the replies that are due, but for a NAK that says why.
 func (r *responder) stop() {
-	r.resources.cut(0)
+	r.resources.Cut(0)
 	r.active, r.firstActive = 0, 0
 	r.window.stop()
 	r.isAckDue = false
@@ -104,7 +105,7 @@ func (r *responder) stop() {
 func (q *QP) handleRequest(p *Packet, info *ib.OpcodeInfo) {
 	r := &q.recv
 	if r.isFailing {
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
 	if q.state == rdma.QPStateRTR && !r.isCommEst {
@@ -130,7 +131,7 @@ func (q *QP) handleRequest(p *Packet, info *ib.OpcodeInfo) {
 func (q *QP) handleAhead(p *Packet) {
 	r := &q.recv
 	psn := p.Headers.BTH.PSN
-	q.host.Count(CountOutOfSequence, 1)
+	q.host.Count(work.CountOutOfSequence, 1)
 	isNew := !r.isNakSent || psn.LessEq(r.strayPSN)
 	r.strayPSN = psn
 	if isNew {
@@ -161,7 +162,7 @@ func (q *QP) settle(p *Packet, info *ib.OpcodeInfo, v verdict) {
 			isDue: true, syndrome: ib.RNRNAK(ib.RNRTimer(q.attr.MinRNRTimer)), psn: r.expected,
 		}
 	case verdictDrop:
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 	default:
 		q.refuse(p, v)
 	}
@@ -170,7 +171,7 @@ func (q *QP) settle(p *Packet, info *ib.OpcodeInfo, v verdict) {
 // deferAck plans an acknowledge for when replies are polled, so that a batch of packets gets one.
 func (q *QP) deferAck() {
 	if q.recv.isAckDue {
-		q.host.Count(CountAckDeferred, 1)
+		q.host.Count(work.CountAckDeferred, 1)
 	}
 	q.recv.isAckDue = true
 }
@@ -216,15 +217,15 @@ func (q *QP) takeReceive() verdict {
 		return verdictInvalid
 	}
 	switch r.target.RQ.Take(&r.wr) {
-	case TakeEmpty:
-		q.host.Count(CountResourceMissing, 1)
+	case work.TakeEmpty:
+		q.host.Count(work.CountResourceMissing, 1)
 		return verdictNotReady
-	case TakeMalformed:
+	case work.TakeMalformed:
 		r.hasWR = true
 		q.stats.RecvTaken++
 		r.cause.Vendor = abi.VendorBadWQE
 		return verdictOperational
-	case TakeOK:
+	case work.TakeOK:
 	}
 	r.hasWR = true
 	q.stats.RecvTaken++

@@ -2,6 +2,7 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -10,7 +11,7 @@ import (
 
 // execute checks and carries out the request packet that is next in sequence (IBTA 9.7.4.1).
 func (q *QP) execute(p *Packet, info *ib.OpcodeInfo) verdict {
-	q.recv.cause = Cause{}
+	q.recv.cause = work.Cause{}
 	if !q.isInOrder(info) || !info.Payload.Allows(len(p.Payload), int(q.mtu)) {
 		q.recv.cause.Vendor = abi.VendorLength
 		if !q.isInOrder(info) {

@@ -1,6 +1,7 @@
 package ibt
 
 import (
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/invariant"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -59,8 +60,8 @@ func (q *QP) pollReply(p *Packet) bool {
 // nextResource returns the oldest that has a reply in progress. Preconditions: active > 0.
 func (q *QP) nextResource() *resource {
 	r := &q.recv
-	for ; r.firstActive < r.resources.n; r.firstActive++ {
-		if x := r.resources.at(r.firstActive); x.isActive {
+	for ; r.firstActive < r.resources.Len(); r.firstActive++ {
+		if x := r.resources.At(r.firstActive); x.isActive {
 			return x
 		}
 	}
@@ -81,7 +82,7 @@ func (q *QP) startReply(p *Packet, op ib.Opcode, psn rdma.PSN) {
 // receives belong to no QP.
 func (q *QP) ackHeader() ib.AETH {
 	credits := ib.CreditsInvalid
-	if s, ok := q.cfg.RQ.(CreditSource); ok && !q.cfg.RQ.IsShared() {
+	if s, ok := q.cfg.RQ.(work.CreditSource); ok && !q.cfg.RQ.IsShared() {
 		credits = ib.CreditsFor(int(s.Available()))
 	}
 	return ib.AETH{MSN: q.recv.msn, Syndrome: ib.ACK(credits)}
@@ -94,9 +95,9 @@ func (q *QP) sendNak(p *Packet) {
 	q.startReply(p, ib.RCAcknowledge, r.nak.psn)
 	p.Headers.AETH = ib.AETH{MSN: r.msn, Syndrome: r.nak.syndrome}
 	if r.nak.syndrome.Kind() == ib.SyndromeRNRNAK {
-		q.host.Count(CountSentRNR, 1)
+		q.host.Count(work.CountSentRNR, 1)
 	} else {
-		q.host.Count(CountSentNak, 1)
+		q.host.Count(work.CountSentNak, 1)
 	}
 	if r.isFailing {
 		r.isFailing = false
@@ -157,9 +158,9 @@ func (q *QP) readPayload(x *resource, n uint32) ([]byte, mem.Fault) {
 	if b != nil || f != mem.FaultNone {
 		return b, f
 	}
-	return q.cfg.Scratch.gather(q.table, &stretch{
-		serial: x.serial, who: x.who, isRemote: true, key: key, va: x.reth.VA,
-		off: x.va - x.reth.VA, n: uint64(n), total: uint64(x.reth.Length),
+	return q.cfg.Scratch.Gather(q.table, &work.Stretch{
+		Serial: x.serial, Who: x.who, IsRemote: true, Key: key, VA: x.reth.VA,
+		Offset: x.va - x.reth.VA, Bytes: uint64(n), Total: uint64(x.reth.Length),
 	})
 }
 
@@ -180,10 +181,10 @@ func (q *QP) abandonRead(x *resource, f mem.Fault) {
 	r := &q.recv
 	if x.isServed {
 		q.deactivate(x)
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
-	r.cause = Cause{
+	r.cause = work.Cause{
 		IsResponder: true, PSN: x.psn, Opcode: uint8(q.base | ib.RCReadRequest),
 		Asked: rdma.AccessRemoteRead,
 	}

@@ -2,6 +2,7 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -45,7 +46,7 @@ func (q *QP) executeRead(p *Packet) verdict {
 	*x = resource{
 		kind: kindRead, first: r.expected, packets: packetsOf(h.Length, q.mtu), reth: *h, who: q.peer(),
 	}
-	q.beginReply(r.resources.n-1, h, r.expected)
+	q.beginReply(r.resources.Len()-1, h, r.expected)
 	q.watchReplies()
 	r.expected = r.expected.Add(x.packets)
 	r.msn = r.msn.Add(1)
@@ -76,11 +77,11 @@ func (q *QP) executeAtomic(p *Packet, info *ib.OpcodeInfo) verdict {
 		old, f = q.table.CompareSwap(h.RKey, q.peer(), h.VA, h.Compare, h.SwapAdd)
 	}
 	if f != mem.FaultNone {
-		r.resources.cut(r.resources.n - 1)
+		r.resources.Cut(r.resources.Len() - 1)
 		return q.refuseRemote(f, h.RKey, h.VA, 8)
 	}
 	*x = resource{kind: kindAtomic, first: r.expected, packets: 1, value: old}
-	q.activate(r.resources.n - 1)
+	q.activate(r.resources.Len() - 1)
 	r.expected = r.expected.Add(1)
 	r.msn = r.msn.Add(1)
 	return verdictAccept
@@ -92,16 +93,16 @@ func (q *QP) executeAtomic(p *Packet, info *ib.OpcodeInfo) verdict {
 func (q *QP) newResource() *resource {
 	r := &q.recv
 	most := min(int(q.attr.MaxDestRdAtomic), limits.MaxRDAtomic)
-	if r.resources.n >= most {
-		if most == 0 || !r.resources.at(0).isServed {
+	if r.resources.Len() >= most {
+		if most == 0 || !r.resources.At(0).isServed {
 			r.cause.Vendor = abi.VendorRDAtomic
 			return nil
 		}
-		q.deactivate(r.resources.at(0))
-		r.resources.pop()
+		q.deactivate(r.resources.At(0))
+		r.resources.Pop()
 		r.firstActive = max(r.firstActive-1, 0)
 	}
-	x := r.resources.push()
+	x := r.resources.Push()
 	x.isActive = false
 	return x
 }
@@ -109,7 +110,7 @@ func (q *QP) newResource() *resource {
 // activate lets the reply of resource i be sent when it is its turn.
 func (q *QP) activate(i int) {
 	r := &q.recv
-	x := r.resources.at(i)
+	x := r.resources.At(i)
 	if x.isActive {
 		return
 	}
@@ -132,17 +133,17 @@ func (q *QP) deactivate(x *resource) {
 
 // beginReply starts the reply of READ i at psn with the memory in h.
 func (q *QP) beginReply(i int, h *ib.RETH, psn rdma.PSN) {
-	x := q.recv.resources.at(i)
+	x := q.recv.resources.At(i)
 	x.psn, x.va, x.left, x.isBegun = psn, h.VA, h.Length, false
-	x.serial = q.cfg.Scratch.newSerial()
+	x.serial = q.cfg.Scratch.NewSerial()
 	q.activate(i)
 }
 
 // findResource returns the index of the one that a PSN belongs to, or −1.
 func (q *QP) findResource(psn rdma.PSN, k kind) int {
 	r := &q.recv
-	for i := range r.resources.n {
-		x := r.resources.at(i)
+	for i := range r.resources.Len() {
+		x := r.resources.At(i)
 		if x.kind == k && distance(x.first, psn) < x.packets {
 			return i
 		}
@@ -153,7 +154,7 @@ func (q *QP) findResource(psn rdma.PSN, k kind) int {
 // handleDuplicate takes a request that was executed before (IBTA 9.7.4.1.1): nothing but READs is
 // done again, and the message in progress is not touched.
 func (q *QP) handleDuplicate(p *Packet, info *ib.OpcodeInfo) {
-	q.host.Count(CountDuplicateRequest, 1)
+	q.host.Count(work.CountDuplicateRequest, 1)
 	psn := p.Headers.BTH.PSN
 	switch info.Operation {
 	case ib.OperationSend, ib.OperationWrite:
@@ -165,7 +166,7 @@ func (q *QP) handleDuplicate(p *Packet, info *ib.OpcodeInfo) {
 	case ib.OperationAtomicWrite, ib.OperationFlush:
 		q.repeatAnswer(psn, kindPlace)
 	default:
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 	}
 }
 
@@ -181,14 +182,14 @@ func (q *QP) repeatAnswer(psn rdma.PSN, k kind) {
 func (q *QP) repeatRead(h *ib.RETH, psn rdma.PSN) {
 	i := q.findResource(psn, kindRead)
 	if i < 0 {
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
-	x := q.recv.resources.at(i)
+	x := q.recv.resources.At(i)
 	off := uint64(distance(x.first, psn)) * uint64(q.mtu)
 	if h.RKey != x.reth.RKey || h.VA != x.reth.VA+off ||
 		off+uint64(h.Length) > uint64(x.reth.Length) {
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
 	at := distance(x.first, psn)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
@@ -101,7 +102,7 @@ func TestResponder_DuplicateWrite_T05_AcksLastRequestThatIsNoRead(t *testing.T) 
 	if w.b.mem[0] != 9 {
 		t.Fatal("a repeated WRITE was carried out again")
 	}
-	if w.b.counters[CountDuplicateRequest] != 1 {
+	if w.b.counters[work.CountDuplicateRequest] != 1 {
 		t.Fatal("not counted")
 	}
 }
@@ -196,7 +197,7 @@ func TestResponder_NoReceive_T13_OneRNRNakWithOurTimer(t *testing.T) {
 	w := newWorld(t, worldConfig{})
 	send := func(psn rdma.PSN) *Packet { return w.request(ib.RCSendOnly, psn, mtuBytes(1)) }
 	wantAck(t, w.give(send(100), send(101), send(102)), 100, ib.RNRNAK(12))
-	if w.b.counters[CountSentRNR] != 1 {
+	if w.b.counters[work.CountSentRNR] != 1 {
 		t.Fatal("not counted")
 	}
 	w.b.receive(7, w.b.at(0, 10))
@@ -489,8 +490,8 @@ func TestResponder_Batch_CoalescesAcks(t *testing.T) {
 		batch = append(batch, w.writePacket(ib.RCWriteOnly, 100+psn, 4, mtuBytes(4)))
 	}
 	wantAck(t, w.give(batch...), 119, ack)
-	if w.b.counters[CountAckDeferred] != 19 {
-		t.Fatalf("%d deferred", w.b.counters[CountAckDeferred])
+	if w.b.counters[work.CountAckDeferred] != 19 {
+		t.Fatalf("%d deferred", w.b.counters[work.CountAckDeferred])
 	}
 }
 
@@ -536,9 +537,9 @@ func TestResponder_Strangers_AreDropped(t *testing.T) {
 	} {
 		p := w.writePacket(ib.RCWriteOnly, 100, 4, mtuBytes(4))
 		edit(p)
-		dropped := w.b.counters[CountDroppedSilently]
+		dropped := w.b.counters[work.CountDroppedSilently]
 		if got := w.give(p); len(got) != 0 || w.b.mem[0] != 0 ||
-			w.b.counters[CountDroppedSilently] != dropped+1 {
+			w.b.counters[work.CountDroppedSilently] != dropped+1 {
 			t.Errorf("wrong %s: %d replies, memory %d", name, len(got), w.b.mem[0])
 		}
 	}

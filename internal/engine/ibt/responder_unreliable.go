@@ -2,6 +2,7 @@ package ibt
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
@@ -18,19 +19,19 @@ func (q *QP) handleUnreliable(p *Packet, info *ib.OpcodeInfo) {
 	psn := p.Headers.BTH.PSN
 	d := psn.Sub(r.expected)
 	if d < 0 && d >= -staleWindow {
-		q.host.Count(CountDuplicateRequest, 1)
+		q.host.Count(work.CountDuplicateRequest, 1)
 		return
 	}
 	isFirst := info.Position == ib.First || info.Position == ib.Only
 	if d != 0 {
-		q.host.Count(CountOutOfSequence, 1)
+		q.host.Count(work.CountOutOfSequence, 1)
 	}
 	if d != 0 || isFirst {
 		r.message = message{} // whatever was in progress is not complete, and its receive is free
 	}
 	r.expected = psn.Add(1)
 	if !isFirst && r.message.kind == kindNone {
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
 	switch v := q.execute(p, info); v {
@@ -39,7 +40,7 @@ func (q *QP) handleUnreliable(p *Packet, info *ib.OpcodeInfo) {
 		q.refuse(p, v) // an error of this side
 	default:
 		r.message = message{}
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 	}
 }
 
@@ -47,12 +48,12 @@ func (q *QP) handleUnreliable(p *Packet, info *ib.OpcodeInfo) {
 func (q *QP) handleDatagram(p *Packet) {
 	r := &q.recv
 	h := &p.Headers
-	r.cause = Cause{}
+	r.cause = work.Cause{}
 	if h.DETH.QKey != q.attr.QKey {
-		q.host.Count(CountBadQKey, 1)
+		q.host.Count(work.CountBadQKey, 1)
 	}
 	if h.DETH.QKey != q.attr.QKey || len(p.Payload) > int(q.mtu) {
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
 	switch v := q.takeReceive(); v {
@@ -61,12 +62,12 @@ func (q *QP) handleDatagram(p *Packet) {
 		q.refuse(p, v)
 		return
 	default:
-		q.host.Count(CountDroppedSilently, 1)
+		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
 	if GRHBytes+uint64(len(p.Payload)) > r.room {
 		// The receive stays for the next datagram: strangers cannot use it up.
-		q.host.Count(CountResourceMissing, 1)
+		q.host.Count(work.CountResourceMissing, 1)
 		return
 	}
 	if v := q.fillDatagram(p); v != verdictAccept {

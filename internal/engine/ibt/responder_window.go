@@ -91,8 +91,8 @@ func (q *QP) watchReplies() {
 		return // inside a NIC no packet is lost
 	}
 	var owed uint32
-	for i := r.firstActive; i < r.resources.n; i++ {
-		if x := r.resources.at(i); x.isActive && x.kind == kindRead {
+	for i := r.firstActive; i < r.resources.Len(); i++ {
+		if x := r.resources.At(i); x.isActive && x.kind == kindRead {
 			owed += packetsOf(x.left, q.mtu)
 			w.isGreedy = w.isGreedy || packetsOf(x.reth.Length, q.mtu) > limits.WindowPacketsMax
 		}
@@ -165,8 +165,8 @@ func (q *QP) sendQuestion(p *Packet) {
 	r := &q.send
 	var about sendWR
 	w := &about // nothing is under way
-	if r.wrs.n > 0 {
-		w = r.wrs.at(0)
+	if r.wrs.Len() > 0 {
+		w = r.wrs.At(0)
 	}
 	q.startRequest(p, w, ib.RCWriteOnly, r.una.Add(rdma.PSNMask))
 	p.Headers.BTH.AckReq = true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
@@ -354,7 +355,7 @@ func TestResponder_QuestionAmidRequests_IsTakenForARepetition(t *testing.T) {
 	if s.Questions == 0 || w.b.q.recv.window.silences != 0 || !w.b.q.recv.window.hasAnswered {
 		t.Errorf("%d questions, %d unanswered", s.Questions, w.b.q.recv.window.silences)
 	}
-	if w.a.counters[CountRcvdRNR]+w.b.counters[CountRcvdSeqErr]+w.b.counters[CountAckTimeout] != 0 {
+	if w.a.counters[work.CountRcvdRNR]+w.b.counters[work.CountRcvdSeqErr]+w.b.counters[work.CountAckTimeout] != 0 {
 		t.Error("questions led to trouble")
 	}
 }

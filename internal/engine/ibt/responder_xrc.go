@@ -1,6 +1,7 @@
 package ibt
 
 import (
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
@@ -28,7 +29,7 @@ func (q *QP) findTarget(p *Packet, info *ib.OpcodeInfo) bool {
 
 // DropTarget forgets a shared receive queue that is going away, and the message that was filling a
 // receive of it: the rest of that message finds no beginning.
-func (q *QP) DropTarget(rq ReceiveQueue) {
+func (q *QP) DropTarget(rq work.ReceiveQueue) {
 	r := &q.recv
 	if !q.isXRCRecv() || r.target.RQ != rq {
 		return

@@ -5,6 +5,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
@@ -136,7 +137,7 @@ func (q *QP) goBack() {
 // retry goes back, or fails the oldest request when retry_cnt is used up (IBTA 9.9.2.4.2).
 func (q *QP) retry(v abi.Vendor) {
 	r := &q.send
-	if r.wrs.n == 0 {
+	if r.wrs.Len() == 0 {
 		return
 	}
 	r.retry.retries++
@@ -146,7 +147,7 @@ func (q *QP) retry(v abi.Vendor) {
 		if r.retry.isUnreachable {
 			v = abi.VendorNoNIC
 		}
-		q.host.Count(CountRetryExceeded, 1)
+		q.host.Count(work.CountRetryExceeded, 1)
 		q.failHead(rdma.WCRetryExcErr, v)
 		return
 	}
@@ -188,7 +189,7 @@ func (q *QP) handleAckTimeout() {
 	if r.una == r.high {
 		return
 	}
-	q.host.Count(CountAckTimeout, 1)
+	q.host.Count(work.CountAckTimeout, 1)
 	q.stats.Timeouts++
 	r.retry.timeouts++
 	r.window.collapse(r.high)
@@ -230,7 +231,7 @@ func (q *QP) waitForReceiver(t ib.RNRTimer) {
 	}
 	s.rnrTries++
 	if q.attr.RNRRetry < rnrRetryForever && s.rnrTries > uint32(q.attr.RNRRetry) {
-		q.host.Count(CountRNRExceeded, 1)
+		q.host.Count(work.CountRNRExceeded, 1)
 		q.failHead(rdma.WCRNRRetryExcErr, abi.VendorRNR)
 		return
 	}
@@ -275,7 +276,7 @@ func (q *QP) sendProbe(p *Packet) bool {
 		return false
 	}
 	if w.op.kind == kindRead || w.op.kind == kindAtomic {
-		last, w = r.una, r.wrs.at(0)
+		last, w = r.una, r.wrs.At(0)
 	}
 	switch w.op.kind {
 	case kindRead:
@@ -306,7 +307,7 @@ func (q *QP) hearProbe() bool {
 		return false
 	}
 	s.isQuestioned = false
-	q.host.Count(CountCompleterSched, 1)
+	q.host.Count(work.CountCompleterSched, 1)
 	q.send.window.cut(q.send.high)
 	q.goBack()
 	return true
@@ -315,8 +316,8 @@ func (q *QP) hearProbe() bool {
 // findWR returns the request that an outstanding PSN belongs to.
 func (q *QP) findWR(p rdma.PSN) *sendWR {
 	r := &q.send
-	for i := range r.wrs.n {
-		if w := r.wrs.at(i); w.index(p) < w.packets {
+	for i := range r.wrs.Len() {
+		if w := r.wrs.At(i); w.index(p) < w.packets {
 			return w
 		}
 	}

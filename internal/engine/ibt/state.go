@@ -142,7 +142,7 @@ func (q *QP) isDrained() bool {
 		return false
 	}
 	// Between two packets of a message the head has begun.
-	return r.wrs.n == 0 || r.wrs.at(0).index(r.psn) == 0 || r.wrs.at(0).packets == 0
+	return r.wrs.Len() == 0 || r.wrs.At(0).index(r.psn) == 0 || r.wrs.At(0).packets == 0
 }
 
 // noteDrained raises the event that a drain asked for, once (IBTA 10.3.1.6).

@@ -6,6 +6,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
@@ -18,7 +19,7 @@ func (n *node) modify(now clock.Time, to rdma.QPState) {
 // posted returns what lies in the send and the receive ring.
 func (n *node) posted() [2]uint32 {
 	k, _ := n.q.send.ring.Pending()
-	return [2]uint32{k, n.q.cfg.RQ.(*RingReceiveQueue).Available()}
+	return [2]uint32{k, n.q.cfg.RQ.(*work.RingReceiveQueue).Available()}
 }
 
 func ids(list []abi.CQE) (out []uint64) {

@@ -33,7 +33,7 @@ type Stats struct {
 // Stats returns the present numbers.
 func (q *QP) Stats() Stats {
 	s := q.stats
-	s.Pending = q.send.wrs.n
+	s.Pending = q.send.wrs.Len()
 	s.Unfetched = q.send.unfetched
 	s.InFlight = int(distance(q.send.una, q.send.high))
 	s.Window = int(q.send.window.size)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -72,7 +73,7 @@ func transferOne(t *testing.T, w *world, op rdma.WROpcode, size int, seed byte) 
 	recvs := w.b.recvs.take()
 	if op == rdma.WRWrite || op == rdma.WRRead {
 		wantStatus(t, recvs)
-		w.b.q.cfg.RQ.(*RingReceiveQueue).Skip()
+		w.b.q.cfg.RQ.(*work.RingReceiveQueue).Skip()
 		return
 	}
 	wantStatus(t, recvs, rdma.WCSuccess)

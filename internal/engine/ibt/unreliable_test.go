@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
@@ -90,8 +91,8 @@ func TestUnreliable_UD_Strangers(t *testing.T) {
 	wrongKey.Headers.DETH.QKey++
 	w.give(wrongKey, w.datagram(1028), w.datagram(61)) // the last needs 101 bytes
 	wantStatus(t, w.b.recvs.take())
-	if w.b.q.State() != rdma.QPStateRTS || w.b.counters[CountBadQKey] != 1 {
-		t.Fatalf("state %v, %d bad Q_Keys", w.b.q.State(), w.b.counters[CountBadQKey])
+	if w.b.q.State() != rdma.QPStateRTS || w.b.counters[work.CountBadQKey] != 1 {
+		t.Fatalf("state %v, %d bad Q_Keys", w.b.q.State(), w.b.counters[work.CountBadQKey])
 	}
 	other := w.datagram(60)
 	other.SGID[15] = 77 // anybody may send
@@ -102,7 +103,7 @@ func TestUnreliable_UD_Strangers(t *testing.T) {
 		t.Fatalf("completion %+v", got[0])
 	}
 	w.give(w.datagram(1)) // nothing is posted
-	if w.b.counters[CountResourceMissing] < 1 {
+	if w.b.counters[work.CountResourceMissing] < 1 {
 		t.Fatal("not counted")
 	}
 }

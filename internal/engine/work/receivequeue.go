@@ -1,4 +1,4 @@
-package ibt
+package work
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"

@@ -1,4 +1,4 @@
-package ibt
+package work
 
 import (
 	"github.com/softrnic/softrnic/internal/abi"
@@ -33,67 +33,67 @@ type scratchSlot struct {
 // NewScratch makes scratch memory; its bytes are allocated when first needed.
 func NewScratch() *Scratch { return &Scratch{} }
 
-// newSerial names a message.
-func (s *Scratch) newSerial() uint64 {
+// NewSerial names a message.
+func (s *Scratch) NewSerial() uint64 {
 	s.serial++
 	return s.serial
 }
 
-// stretch is a piece of a message that lies in application memory: behind the entries of a list,
+// Stretch is a piece of a message that lies in application memory: behind the entries of a list,
 // or behind a remote key.
-type stretch struct {
-	serial   uint64
-	who      mem.Accessor
-	list     []abi.SGE
-	isRemote bool
-	key      rdma.Key // of a READ's memory
-	va       uint64   // where the message begins there
-	off      uint64
-	n        uint64
-	total    uint64 // length of the message
+type Stretch struct {
+	Serial   uint64 // of the message, see NewSerial
+	Who      mem.Accessor
+	List     []abi.SGE
+	IsRemote bool
+	Key      rdma.Key // of a READ's memory
+	VA       uint64   // where the message begins there
+	Offset   uint64
+	Bytes    uint64
+	Total    uint64 // length of the message
 }
 
 // check judges all of the message once more.
-func (x *stretch) check(t *mem.Table) mem.Fault {
-	if !x.isRemote {
-		return t.CheckList(x.who.PD, x.list, 0)
+func (x *Stretch) check(t *mem.Table) mem.Fault {
+	if !x.IsRemote {
+		return t.CheckList(x.Who.PD, x.List, 0)
 	}
-	_, _, f := t.CheckRemote(x.key, x.who, x.va, x.total, rdma.AccessRemoteRead)
+	_, _, f := t.CheckRemote(x.Key, x.Who, x.VA, x.Total, rdma.AccessRemoteRead)
 	return f
 }
 
 // read fills dst from the beginning of the stretch.
-func (x *stretch) read(t *mem.Table, dst []byte) mem.Fault {
-	if !x.isRemote {
-		return t.Gather(x.who.PD, x.list, x.off, dst)
+func (x *Stretch) read(t *mem.Table, dst []byte) mem.Fault {
+	if !x.IsRemote {
+		return t.Gather(x.Who.PD, x.List, x.Offset, dst)
 	}
-	return t.ReadRemote(x.key, x.who, x.va+x.off, dst)
+	return t.ReadRemote(x.Key, x.Who, x.VA+x.Offset, dst)
 }
 
-// gather returns the bytes of a stretch, which stay valid until the next gather. It reads ahead in
+// Gather returns the bytes of a stretch, which stay valid until the next Gather. It reads ahead in
 // the message, and serves what it has read from memory; rights are checked each time all the same.
-func (s *Scratch) gather(t *mem.Table, x *stretch) ([]byte, mem.Fault) {
+func (s *Scratch) Gather(t *mem.Table, x *Stretch) ([]byte, mem.Fault) {
 	s.uses++
-	slot := s.find(x.serial)
+	slot := s.find(x.Serial)
 	slot.used = s.uses
-	if slot.serial == x.serial && x.off >= slot.off &&
-		x.off+x.n <= slot.off+uint64(len(slot.buf)) {
+	if slot.serial == x.Serial && x.Offset >= slot.off &&
+		x.Offset+x.Bytes <= slot.off+uint64(len(slot.buf)) {
 		if f := x.check(t); f != mem.FaultNone {
 			return nil, f
 		}
-		at := x.off - slot.off
-		return slot.buf[at : at+x.n : at+x.n], mem.FaultNone
+		at := x.Offset - slot.off
+		return slot.buf[at : at+x.Bytes : at+x.Bytes], mem.FaultNone
 	}
 	if slot.buf == nil {
 		slot.buf = make([]byte, scratchBytes)
 	}
-	n := max(x.n, min(scratchBytes, x.total-x.off))
-	slot.serial, slot.off, slot.buf = x.serial, x.off, slot.buf[:n]
+	n := max(x.Bytes, min(scratchBytes, x.Total-x.Offset))
+	slot.serial, slot.off, slot.buf = x.Serial, x.Offset, slot.buf[:n]
 	if f := x.read(t, slot.buf); f != mem.FaultNone {
 		slot.serial, slot.buf = 0, slot.buf[:0]
 		return nil, f
 	}
-	return slot.buf[:x.n:x.n], mem.FaultNone
+	return slot.buf[:x.Bytes:x.Bytes], mem.FaultNone
 }
 
 // find returns the slot of a message, or the one that was used least recently.
