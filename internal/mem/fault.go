@@ -14,6 +14,7 @@ const (
 	FaultBounds        // the range leaves the region
 	FaultMemory        // the process's memory could not be reached
 	FaultWindow        // a window's type, state or key does not allow the bind or invalidate
+	FaultGone          // the process has ended, and its memory with it
 )
 
 func (f Fault) String() string {
@@ -21,7 +22,7 @@ func (f Fault) String() string {
 		"none", "unknown key", "key of another protection domain",
 		"memory window of another queue pair", "memory window is not bound",
 		"access right missing", "range outside the region", "process memory unreachable",
-		"memory window of a type or in a state that does not allow it",
+		"memory window of a type or in a state that does not allow it", "process has ended",
 	}
 	if int(f) < len(names) {
 		return names[f]

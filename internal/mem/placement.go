@@ -22,7 +22,7 @@ func (t *Table) Store(key rdma.Key, who Accessor, addr, value uint64) Fault {
 	b := &r.word // a local one would be allocated at every operation
 	binary.NativeEndian.PutUint64(b[:], value)
 	if !r.write(at, b[:]) {
-		return FaultMemory
+		return r.unreachable()
 	}
 	return FaultNone
 }

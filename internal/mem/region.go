@@ -112,6 +112,14 @@ func (r *Region) view(addr, n uint64) []byte {
 	return s.Mapped[off : off+n : off+n]
 }
 
+// unreachable says why a read or write of the region has failed.
+func (r *Region) unreachable() Fault {
+	if r.space.IsGone() {
+		return FaultGone
+	}
+	return FaultMemory
+}
+
 // read copies from the region.
 //
 // Preconditions: contains(addr, len(dst)).

@@ -42,7 +42,7 @@ func (t *Table) ReadRemote(key rdma.Key, who Accessor, addr uint64, dst []byte) 
 		return f
 	}
 	if !r.read(at, dst) {
-		return FaultMemory
+		return r.unreachable()
 	}
 	return FaultNone
 }
@@ -54,7 +54,7 @@ func (t *Table) WriteRemote(key rdma.Key, who Accessor, addr uint64, src []byte)
 		return f
 	}
 	if !r.write(at, src) {
-		return FaultMemory
+		return r.unreachable()
 	}
 	return FaultNone
 }
@@ -83,7 +83,7 @@ func (t *Table) FetchAdd(key rdma.Key, who Accessor, addr, add uint64) (old uint
 	}
 	old, ok := r.update(at, func(v uint64) uint64 { return v + add })
 	if !ok {
-		return 0, FaultMemory
+		return 0, r.unreachable()
 	}
 	return old, FaultNone
 }
@@ -104,7 +104,7 @@ func (t *Table) CompareSwap(key rdma.Key, who Accessor, addr, compare, swap uint
 		return v
 	})
 	if !ok {
-		return 0, FaultMemory
+		return 0, r.unreachable()
 	}
 	return old, FaultNone
 }

@@ -5,6 +5,8 @@ package mem
 type Space interface {
 	Read(addr uint64, dst []byte) bool
 	Write(addr uint64, src []byte) bool
+	// IsGone reports, after a call that failed, that it did because the application has ended.
+	IsGone() bool
 }
 
 // Segment is one piece of a region. Mapped is the NIC's own view of the piece, of Length bytes,

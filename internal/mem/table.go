@@ -201,7 +201,7 @@ func (t *Table) Read(key rdma.Key, pd PD, addr uint64, dst []byte, want rdma.Acc
 		return f
 	}
 	if !r.read(addr, dst) {
-		return FaultMemory
+		return r.unreachable()
 	}
 	return FaultNone
 }
@@ -213,7 +213,7 @@ func (t *Table) Write(key rdma.Key, pd PD, addr uint64, src []byte, want rdma.Ac
 		return f
 	}
 	if !r.write(addr, src) {
-		return FaultMemory
+		return r.unreachable()
 	}
 	return FaultNone
 }

@@ -17,6 +17,7 @@ type sliceSpace struct {
 	base  uint64
 	bytes []byte
 	fail  bool
+	gone  bool
 }
 
 func (s *sliceSpace) at(addr uint64, n int) []byte {
@@ -36,6 +37,8 @@ func (s *sliceSpace) Write(addr uint64, src []byte) bool {
 	b := s.at(addr, len(src))
 	return b != nil && copy(b, src) == len(src)
 }
+
+func (s *sliceSpace) IsGone() bool { return s.gone }
 
 const (
 	testBase = 0x10000
@@ -115,6 +118,10 @@ func TestTable_Check_RefusesInOrder(t *testing.T) {
 	space.fail = true
 	if f := table.Read(r.Key, 1, r.Base, b, 0); f != FaultMemory {
 		t.Errorf("unreachable process: %v", f)
+	}
+	space.gone = true
+	if f := table.Read(r.Key, 1, r.Base, b, 0); f != FaultGone {
+		t.Errorf("a process that has ended: %v", f)
 	}
 	table.Deregister(r)
 	if f := table.Read(r.Key, 1, r.Base, b, 0); f != FaultKey {

@@ -30,6 +30,7 @@ type Process struct {
 	uid uint32
 	// thread is the one of the process by which process_vm reaches it: the first, until that ends.
 	thread atomic.Int64
+	isGone atomic.Bool // an access has found no process
 }
 
 // ErrNoProcess is wrapped when the peer of a connection is not visible from here.
@@ -108,6 +109,9 @@ func (p *Process) Read(addr uint64, dst []byte) bool { return p.transfer(addr, d
 
 // Write copies into the process. It reports false unless all of it was written.
 func (p *Process) Write(addr uint64, src []byte) bool { return p.transfer(addr, src, true) == 0 }
+
+// IsGone implements mem.Space: it reports whether an access has found that the process has ended.
+func (p *Process) IsGone() bool { return p.isGone.Load() }
 
 // Probe tells whether a range can be read, by its first and last byte, and refuses with the
 // remedy if not: memory that turns out to be unreachable only when a peer writes to it costs its

@@ -259,6 +259,37 @@ func TestProcess_Gone_ProbeNamesIt(t *testing.T) {
 	}
 }
 
+// TestProcess_Ended_IsGone: a process that has ended, by either way to its memory, is told from
+// one that has unmapped what was asked for.
+func TestProcess_Ended_IsGone(t *testing.T) {
+	cmd, addr := startHelper(t, nil)
+	pid := cmd.Process.Pid
+	byCalls, err := OpenProcess(pid, uint32(os.Geteuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	byFile := &Process{pid: pid}
+	byFile.mem, err = unix.Open(fmt.Sprintf("/proc/%d/mem", pid), unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer byFile.Close()
+	var b [8]byte
+	ways := map[string]*Process{"process_vm": byCalls, "/proc/PID/mem": byFile}
+	for name, p := range ways {
+		if !p.Read(addr, b[:]) || p.Read(1<<12, b[:]) || p.IsGone() {
+			t.Errorf("%s: a process that lives is gone: %t", name, p.IsGone())
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	for name, p := range ways {
+		if p.Write(addr, b[:]) || !p.IsGone() {
+			t.Errorf("%s: a process that ended is gone: %t", name, p.IsGone())
+		}
+	}
+}
+
 func ready(t *testing.T, fd int, wait time.Duration) bool {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}

@@ -26,6 +26,9 @@ func (p *Process) transfer(addr uint64, buf []byte, write bool) syscall.Errno {
 		case errno == unix.EINTR:
 		case errno == unix.ESRCH && tries < followThreads && p.follow():
 			tries++
+		case errno == unix.ESRCH:
+			p.isGone.Store(true)
+			return errno
 		case errno != 0:
 			return errno
 		case n != len(buf):
@@ -53,6 +56,10 @@ func (p *Process) move(addr uint64, buf []byte, write bool) (int, syscall.Errno)
 		var errno syscall.Errno
 		_ = errors.As(err, &errno) // package syscall returns nothing else
 		return 0, errno
+	}
+	if n == 0 {
+		// Nothing at all, and no reason: the address space that was opened is no more.
+		return 0, unix.ESRCH
 	}
 	return n, 0
 }

@@ -95,6 +95,9 @@ func (c *caller) Read(addr uint64, dst []byte) bool {
 // Write implements mem.Space.
 func (c *caller) Write(addr uint64, src []byte) bool { return c.Read(addr, src) }
 
+// IsGone implements mem.Space.
+func (c *caller) IsGone() bool { return false }
+
 // newPlug makes a queue pair with receives, nil where there is no room.
 func (c *caller) newPlug(kind rdma.QPType, owner *call, isActive bool) *plug {
 	w := c.world

@@ -35,6 +35,9 @@ func (p *process) Write(addr uint64, src []byte) bool {
 	return b != nil || len(src) == 0
 }
 
+// IsGone implements mem.Space.
+func (p *process) IsGone() bool { return p.isDead }
+
 // at returns the memory of an access, nil where there is none. The NIC may look at registered
 // memory only.
 func (p *process) at(addr uint64, n int) []byte {

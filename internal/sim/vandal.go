@@ -50,7 +50,7 @@ const (
 	vandalPeriod = 200 * time.Microsecond
 )
 
-// Read and Write implement mem.Space.
+// Read, Write and IsGone implement mem.Space.
 func (v *vandal) Read(addr uint64, dst []byte) bool {
 	b := v.at(addr, len(dst))
 	copy(dst, b)
@@ -62,6 +62,8 @@ func (v *vandal) Write(addr uint64, src []byte) bool {
 	copy(b, src)
 	return b != nil
 }
+
+func (v *vandal) IsGone() bool { return v.isGone }
 
 func (v *vandal) at(addr uint64, n int) []byte {
 	off := addr - vandalBase

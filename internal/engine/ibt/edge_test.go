@@ -12,8 +12,8 @@ import (
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
 
-// TestEdge_ProcessGone_FailsTheRequest: the process whose memory a request names has died.
-func TestEdge_ProcessGone_FailsTheRequest(t *testing.T) {
+// TestEdge_Unmapped_FailsTheRequest: the memory that a request names has been unmapped.
+func TestEdge_Unmapped_FailsTheRequest(t *testing.T) {
 	s := &space{}
 	w := newWorld(t, worldConfig{spaceA: s})
 	s.gone = true
@@ -81,7 +81,7 @@ func TestEdge_AtomicAnswer_RegionGone(t *testing.T) {
 	wantStatus(t, w.a.sends.take(), rdma.WCLocProtErr)
 }
 
-func TestEdge_AtomicTarget_ProcessGone(t *testing.T) {
+func TestEdge_AtomicTarget_Unmapped(t *testing.T) {
 	s := &space{}
 	w := newWorld(t, worldConfig{spaceB: s})
 	s.gone = true

@@ -150,7 +150,7 @@ func vendorOf(f mem.Fault) abi.Vendor {
 	switch f {
 	case mem.FaultBounds:
 		return abi.VendorLocalBounds
-	case mem.FaultMemory:
+	case mem.FaultMemory, mem.FaultGone:
 		return abi.VendorLocalFault
 	default:
 		return abi.VendorLocalKey

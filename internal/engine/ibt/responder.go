@@ -42,6 +42,9 @@ type responder struct {
 	// isFailing: a request was refused for good. Nothing more is taken; once the replies that are
 	// due and the NAK have left, the QP is in error.
 	isFailing bool
+	// isGone: the process that requests are for has ended. The peer hears nothing from here again,
+	// as of a host that vanished, until the NIC has noticed as well and the QP goes.
+	isGone    bool
 	isCommEst bool // the peer's first packet was reported
 
 	cause work.Cause // evidence of a refusal, while a request is executed
@@ -72,6 +75,7 @@ const (
 	verdictAccess              // NAK remote access error
 	verdictOperational         // our application's receive is at fault: NAK remote operational error
 	verdictTooLong             // longer than the receive: NAK invalid request
+	verdictGone                // the process has ended: silently, this and all that follow
 )
 
 func (r *responder) reset() {
@@ -87,7 +91,7 @@ func (r *responder) restartAt(p rdma.PSN) {
 	r.msn = 0
 	r.message = message{}
 	r.nak = pendingNak{}
-	r.isNakSent, r.isFailing = false, false
+	r.isNakSent, r.isFailing, r.isGone = false, false, false
 	r.stop()
 	r.window.reset()
 }
@@ -104,7 +108,7 @@ func (r *responder) stop() {
 // handleRequest takes a request packet of RC or UC.
 func (q *QP) handleRequest(p *Packet, info *ib.OpcodeInfo) {
 	r := &q.recv
-	if r.isFailing {
+	if r.isFailing || r.isGone {
 		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
@@ -163,9 +167,20 @@ func (q *QP) settle(p *Packet, info *ib.OpcodeInfo, v verdict) {
 		}
 	case verdictDrop:
 		q.host.Count(work.CountDroppedSilently, 1)
+	case verdictGone:
+		q.noteRefusal(p, rdma.WCLocProtErr, 0)
+		q.vanish()
 	default:
 		q.refuse(p, v)
 	}
+}
+
+// vanish lets the QP fall silent because its process has ended. With hardware no peer sees memory
+// go before the queue pair is gone, so none may see a NAK that tells of it.
+func (q *QP) vanish() {
+	q.recv.isGone = true
+	q.recv.stop()
+	q.host.Count(work.CountDroppedSilently, 1)
 }
 
 // deferAck plans an acknowledge for when replies are polled, so that a batch of packets gets one.

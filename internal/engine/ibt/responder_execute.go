@@ -103,11 +103,20 @@ func (q *QP) fillReceive(b []byte, off uint64) verdict {
 	}
 	f := q.table.Scatter(r.target.PD, r.wr.List, off, b)
 	if f != mem.FaultNone {
-		r.cause.Vendor, r.cause.Fault = vendorOf(f), f
-		q.noteEntryAt(off)
-		return verdictOperational
+		return q.refuseReceive(f, off)
 	}
 	return verdictAccept
+}
+
+// refuseReceive notes why the receive in use cannot be written from off on.
+func (q *QP) refuseReceive(f mem.Fault, off uint64) verdict {
+	r := &q.recv
+	r.cause.Vendor, r.cause.Fault = vendorOf(f), f
+	q.noteEntryAt(off)
+	if f == mem.FaultGone {
+		return verdictGone
+	}
+	return verdictOperational
 }
 
 // noteEntryAt puts the first entry of the receive at or after off that is refused into the
@@ -123,7 +132,8 @@ func (q *QP) noteEntryAt(off uint64) {
 		off = 0
 		_, f := q.table.Check(rdma.Key(s.LKey), r.target.PD, s.Addr, uint64(s.Length),
 			rdma.AccessLocalWrite)
-		if f != mem.FaultNone || r.cause.Fault == mem.FaultMemory {
+		isUnreachable := r.cause.Fault == mem.FaultMemory || r.cause.Fault == mem.FaultGone
+		if f != mem.FaultNone || isUnreachable {
 			r.cause.Key, r.cause.Addr, r.cause.Length = rdma.Key(s.LKey), s.Addr, uint64(s.Length)
 			return
 		}
@@ -209,14 +219,20 @@ func (q *QP) checkRemote(h *ib.RETH, want rdma.Access) verdict {
 	return verdictAccept
 }
 
-// refuseRemote notes why a remote access is refused. Memory of a process that is gone is this
+// refuseRemote notes why a remote access is refused. Memory that its process has unmapped is this
 // side's trouble, not the peer's.
 func (q *QP) refuseRemote(f mem.Fault, key rdma.Key, addr, n uint64) verdict {
 	c := &q.recv.cause
 	c.Vendor, c.Fault, c.Key, c.Addr, c.Length = abi.VendorRemoteRights, f, key, addr, n
-	if f == mem.FaultMemory {
+	switch f {
+	case mem.FaultMemory:
 		c.Vendor = abi.VendorLocalFault
 		return verdictOperational
+	case mem.FaultGone:
+		c.Vendor = abi.VendorLocalFault
+		return verdictGone
+	default:
+		// The peer is at fault.
 	}
 	return verdictAccess
 }

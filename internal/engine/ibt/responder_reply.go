@@ -189,6 +189,11 @@ func (q *QP) abandonRead(x *resource, f mem.Fault) {
 		Asked: rdma.AccessRemoteRead,
 	}
 	v := q.refuseRemote(f, x.reth.RKey, x.va, uint64(x.left))
+	if v == verdictGone {
+		q.host.Note(q, r.cause)
+		q.vanish()
+		return
+	}
 	code, event := ib.NAKRemoteAccess, rdma.EventQPAccessErr
 	if v == verdictOperational {
 		code, event = ib.NAKRemoteOp, rdma.EventQPFatal

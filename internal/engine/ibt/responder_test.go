@@ -8,6 +8,7 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/work"
+	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 )
@@ -448,11 +449,74 @@ func TestResponder_MalformedReceive_FailsItAlone(t *testing.T) {
 	checkRefused(t, w, rdma.WCLocQPOpErr)
 }
 
-func TestResponder_ProcessGone_NaksRemoteOperational(t *testing.T) {
+func TestResponder_Unmapped_NaksRemoteOperational(t *testing.T) {
 	s := &space{}
 	w := newWorld(t, worldConfig{spaceB: s})
 	s.gone = true
 	wantAck(t, w.give(w.writePacket(ib.RCWriteOnly, 100, 8, mtuBytes(8))), 100, nakOp)
+}
+
+// TestResponder_ProcessEnded_IsLikeAHostThatVanished: a process whose memory goes before its queue
+// pairs do shows its peers no NAK that hardware would not send. What it did before is answered.
+func TestResponder_ProcessEnded_IsLikeAHostThatVanished(t *testing.T) {
+	for _, op := range []rdma.WROpcode{
+		rdma.WRWrite, rdma.WRSend, rdma.WRRead, rdma.WRFetchAdd, rdma.WRCompareSwap,
+		rdma.WRAtomicWrite,
+	} {
+		t.Run(op.String(), func(t *testing.T) {
+			s := &space{}
+			w := newWorld(t, worldConfig{spaceB: s})
+			w.b.receive(1, w.b.at(0, 8192))
+			w.b.receive(2, w.b.at(0, 8192))
+			n := 5000
+			if op != rdma.WRWrite && op != rdma.WRSend && op != rdma.WRRead {
+				n = 8
+			}
+			post := func(id uint64, op rdma.WROpcode) {
+				x := w.writeWR(id)
+				x.Opcode = uint8(op)
+				w.a.post(w.now, x, w.a.at(0, n))
+			}
+			post(1, op)
+			w.settle()
+			wantStatus(t, w.a.sends.take(), rdma.WCSuccess)
+			s.ended = true
+			post(2, op)
+			post(3, rdma.WRRead)
+			w.settle()
+			wantStatus(t, w.a.sends.take(), rdma.WCRetryExcErr, rdma.WCWRFlushErr)
+			if k := w.b.counters[work.CountSentNak]; k != 0 || len(w.b.events) > 1 {
+				t.Errorf("%d NAKs, events %v", k, w.b.events)
+			}
+			if len(w.b.causes) != 1 || w.b.causes[0].Fault != mem.FaultGone {
+				t.Errorf("evidence %+v", w.b.causes)
+			}
+		})
+	}
+}
+
+// TestResponder_ProcessEnded_UnreliableIsSilent: neither completions nor events come of datagrams
+// for a process that has ended.
+func TestResponder_ProcessEnded_UnreliableIsSilent(t *testing.T) {
+	for _, typ := range []rdma.QPType{rdma.QPTypeUC, rdma.QPTypeUD} {
+		s := &space{}
+		w := newWorld(t, worldConfig{qpType: typ, spaceB: s})
+		w.b.receive(1, w.b.at(0, 100))
+		s.ended = true
+		for id := range uint64(2) {
+			x := w.sendWR(id)
+			x.AH, x.RemoteQPN, x.RemoteQKey = 1, 0x22, 0x1234
+			w.a.post(w.now, x, w.a.at(0, 8))
+			w.settle()
+		}
+		wantStatus(t, w.a.sends.take(), rdma.WCSuccess, rdma.WCSuccess)
+		if got := w.b.recvs.take(); len(got) != 0 || w.b.q.State() != rdma.QPStateRTS {
+			t.Errorf("%v: %+v, state %v", typ, got, w.b.q.State())
+		}
+		if len(w.b.events) != 0 || len(w.b.causes) != 1 {
+			t.Errorf("%v: events %v, evidence %+v", typ, w.b.events, w.b.causes)
+		}
+	}
 }
 
 // TestResponder_RegionGoneWhileReading: the data stop and a NAK says why.

@@ -36,8 +36,8 @@ func (q *QP) handleUnreliable(p *Packet, info *ib.OpcodeInfo) {
 	}
 	switch v := q.execute(p, info); v {
 	case verdictAccept:
-	case verdictOperational, verdictTooLong:
-		q.refuse(p, v) // an error of this side
+	case verdictOperational, verdictTooLong, verdictGone:
+		q.settle(p, info, v) // an error of this side
 	default:
 		r.message = message{}
 		q.host.Count(work.CountDroppedSilently, 1)
@@ -52,7 +52,7 @@ func (q *QP) handleDatagram(p *Packet) {
 	if h.DETH.QKey != q.attr.QKey {
 		q.host.Count(work.CountBadQKey, 1)
 	}
-	if h.DETH.QKey != q.attr.QKey || len(p.Payload) > int(q.mtu) {
+	if h.DETH.QKey != q.attr.QKey || len(p.Payload) > int(q.mtu) || r.isGone {
 		q.host.Count(work.CountDroppedSilently, 1)
 		return
 	}
@@ -71,7 +71,7 @@ func (q *QP) handleDatagram(p *Packet) {
 		return
 	}
 	if v := q.fillDatagram(p); v != verdictAccept {
-		q.refuse(p, v)
+		q.settle(p, h.BTH.Opcode.Info(), v)
 		return
 	}
 	q.cqe = abi.CQE{
@@ -94,9 +94,7 @@ func (q *QP) fillDatagram(p *Packet) verdict {
 		f = q.table.Scatter(r.target.PD, r.wr.List, GRHBytes, p.Payload)
 	}
 	if f != mem.FaultNone {
-		r.cause.Vendor, r.cause.Fault = vendorOf(f), f
-		q.noteEntryAt(0)
-		return verdictOperational
+		return q.refuseReceive(f, 0)
 	}
 	return verdictAccept
 }

@@ -139,6 +139,7 @@ func TestTransfer_ProcessMemory_ReadsAhead(t *testing.T) {
 	if !bytes.Equal(w.a.mem[:half], w.b.mem[:half]) {
 		t.Fatal("bytes differ")
 	}
+	const scratchBytes = 64 << 10 // as work.Scratch reads ahead
 	if want := half / scratchBytes; sa.calls != want {
 		t.Fatalf("%d reads of process memory, want %d", sa.calls, want)
 	}
