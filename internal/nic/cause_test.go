@@ -8,7 +8,6 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
-	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"

@@ -167,7 +167,9 @@ func (c *connections) query(i *identifier, private []byte) (cm.ID, *rdma.Refusal
 	})
 }
 
-// Accept answers a request. On the active side it stands for Establish.
+// Accept answers a request. On the active side it stands for Establish. A peer whose request
+// cannot be accepted as the program wants is rejected, as the Linux kernel does: programs do not
+// try again, and it would wait until it gives up.
 func (s *CMSession) Accept(now clock.Time, req *abi.CMConnReq) *rdma.Refusal {
 	s.nic.now = now
 	i, r := s.find(req.ID)
@@ -182,11 +184,14 @@ func (s *CMSession) Accept(now clock.Time, req *abi.CMConnReq) *rdma.Refusal {
 	case i.state != idRequested:
 		return refusef(syscall.EINVAL, "accept: the identifier is %v", i.state)
 	case p.QPN > numberMask:
-		return refusef(syscall.EINVAL, "accept: qp_num %#x has more than 24 bits", p.QPN)
+		r = refusef(syscall.EINVAL, "accept: qp_num %#x has more than 24 bits", p.QPN)
 	case i.isDatagram():
 		r = c.answer(i, p, private)
 	default:
 		r = c.reply(i, p, private)
+	}
+	if r != nil {
+		_ = c.reject(i, mad.ReasonConsumer, nil) // nobody may be there any more
 	}
 	c.stir()
 	c.collect()
@@ -273,27 +278,35 @@ func (s *CMSession) Reject(now clock.Time, req *abi.CMConnReq) *rdma.Refusal {
 	case i.state != idRequested && i.state != idReplied && i.state != idAccepted:
 		return refusef(syscall.EINVAL, "reject: the identifier is %v", i.state)
 	}
-	c := s.nic.cm
-	if i.isDatagram() {
-		r = c.engine.AnswerService(now, i.call, &cm.SIDRAnswer{
-			Status: uint8(mad.SIDRStatusRejected), PrivateData: private,
-		})
-	} else {
-		reason := uint16(req.Reason)
-		if reason == 0 {
-			reason = uint16(mad.ReasonConsumer)
-		}
-		r = c.engine.Reject(now, i.call, &cm.RejectParams{Reason: reason, PrivateData: private})
+	c, reason := s.nic.cm, mad.Reason(req.Reason)
+	if reason == 0 {
+		reason = mad.ReasonConsumer
 	}
-	if r == nil {
-		i.state = idFailed
-	}
+	r = c.reject(i, reason, private)
 	c.stir()
 	c.collect()
 	return r
 }
 
 const reasonMax = 0xffff
+
+// reject sends a REJ, or a SIDR_REP that refuses.
+func (c *connections) reject(i *identifier, reason mad.Reason, private []byte) *rdma.Refusal {
+	var r *rdma.Refusal
+	if i.isDatagram() {
+		r = c.engine.AnswerService(c.nic.now, i.call, &cm.SIDRAnswer{
+			Status: uint8(mad.SIDRStatusRejected), PrivateData: private,
+		})
+	} else {
+		r = c.engine.Reject(c.nic.now, i.call, &cm.RejectParams{
+			Reason: uint16(reason), PrivateData: private,
+		})
+	}
+	if r == nil {
+		i.state = idFailed
+	}
+	return r
+}
 
 // Disconnect ends a connection. As with the Linux kernel it is no error where there is none (any
 // more): both ends may disconnect at once, and programs do so on their way out.

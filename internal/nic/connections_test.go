@@ -198,6 +198,47 @@ func TestConnections_RejectEachReason_ArrivesWithPrivateData(t *testing.T) {
 	f.quiet()
 }
 
+// TestConnections_AcceptRefused_RejectsThePeer: a program whose accept fails leaves the request
+// behind often enough, and the peer is not to wait for an answer until it gives up.
+func TestConnections_AcceptRefused_RejectsThePeer(t *testing.T) {
+	f := newFabric(t, 2)
+	a, b := f.hosts[0], f.hosts[1]
+	for _, space := range []portSpace{spaceTCP, spaceUDP} {
+		b.listen(space, "0.0.0.0", 7471, 0)
+	}
+	long, far := params(0x200, ""), params(1<<24, "")
+	long.PrivateDataLen = 200
+	for _, row := range []struct {
+		space  portSpace
+		param  abi.CMParam
+		event  eventKind
+		status int32
+	}{
+		{spaceTCP, long, eventRejected, int32(mad.ReasonConsumer)},
+		{spaceTCP, far, eventRejected, int32(mad.ReasonConsumer)},
+		{spaceUDP, long, eventUnreachable, int32(mad.SIDRStatusRejected)},
+		{spaceUDP, far, eventUnreachable, int32(mad.SIDRStatusRejected)},
+	} {
+		id := a.id(row.space, rdma.QPTypeRC)
+		a.resolve(id, "10.0.0.2", 7471)
+		a.granted(a.s.Connect(f.now, &abi.CMConnReq{ID: id, Param: params(0x100, "")}))
+		child := b.expect(eventConnectRequest, 0).ID
+		began := f.now
+		b.refused(b.s.Accept(f.now, &abi.CMConnReq{ID: child, Param: row.param}), syscall.EINVAL)
+		if e := a.expect(row.event, id); e.Status != row.status {
+			t.Errorf("%v: status %d, want %d", row.space, e.Status, row.status)
+		}
+		if took := f.now.Sub(began); took > 100*time.Millisecond {
+			t.Errorf("%v: the peer knew after %v", row.space, took)
+		}
+		again := abi.CMConnReq{ID: child, Param: params(0x200, "")}
+		b.refused(b.s.Accept(f.now, &again), syscall.EINVAL)
+		b.granted(b.s.DestroyID(f.now, child))
+		a.granted(a.s.DestroyID(f.now, id))
+	}
+	f.quiet()
+}
+
 func TestConnections_RejectReply_PassiveSideLearns(t *testing.T) {
 	f := newFabric(t, 2)
 	a, b := f.hosts[0], f.hosts[1]
