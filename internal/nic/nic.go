@@ -35,6 +35,8 @@ type Config struct {
 	HoldCompletions time.Duration
 	// Groups joins multicast groups on the network; nil where there is none.
 	Groups GroupPort
+	// Streams is TCP, which iWARP runs over; nil where there is none.
+	Streams StreamPort
 }
 
 // NIC is one adapter with its objects. Its methods, and those of its contexts, are for one thread.
