@@ -103,7 +103,10 @@ static int info_copy_given(struct rdma_addrinfo *out, struct sockaddr **to, sock
 	return info_copy(to, to_bytes, from, addr_bytes(from));
 }
 
-/* Takes the addresses that a program gave instead of names. */
+/*
+ * Takes the addresses that a program gave instead of names. One that gave none either gets its
+ * hints back, as rdma-core does it: it is the endpoint made of them that fails.
+ */
 static int info_given(const struct rdma_addrinfo *hints, struct rdma_addrinfo **list)
 {
 	struct rdma_addrinfo *out = calloc(1, sizeof(*out));
@@ -113,6 +116,7 @@ static int info_given(const struct rdma_addrinfo *hints, struct rdma_addrinfo **
 	if (!out)
 		return EAI_MEMORY;
 	out->ai_flags = hints->ai_flags;
+	out->ai_family = hints->ai_family;
 	error = info_set_kind(out, hints);
 	if (!error)
 		error = info_copy_given(out, &out->ai_src_addr, &out->ai_src_len,
@@ -120,9 +124,7 @@ static int info_given(const struct rdma_addrinfo *hints, struct rdma_addrinfo **
 	if (!error && !(hints->ai_flags & RAI_PASSIVE))
 		error = info_copy_given(out, &out->ai_dst_addr, &out->ai_dst_len,
 					hints->ai_dst_addr, hints->ai_dst_len);
-	if (!error && !out->ai_src_addr && !out->ai_dst_addr)
-		error = EAI_NONAME;
-	if (!error && !out->ai_src_addr)
+	if (!error && !out->ai_src_addr && out->ai_dst_addr)
 		error = info_find_source(out);
 	return error;
 }

@@ -86,6 +86,24 @@ static void test_endpoints(void)
 	rdma_freeaddrinfo(active);
 }
 
+/* Neither names nor addresses: the answer repeats the hints, and makes no endpoint. */
+static void test_no_address(void)
+{
+	static const int flags[] = {RAI_PASSIVE, 0};
+
+	for (size_t i = 0; i < 2; i++) {
+		struct rdma_addrinfo hints = {.ai_flags = flags[i], .ai_family = AF_INET6}, *res;
+		struct rdma_cm_id *id;
+
+		CHECK(rdma_getaddrinfo(NULL, NULL, &hints, &res) == 0 && !res->ai_next);
+		CHECK(res->ai_flags == flags[i] && res->ai_family == AF_INET6);
+		CHECK(!res->ai_src_addr && !res->ai_src_len);
+		CHECK(!res->ai_dst_addr && !res->ai_dst_len);
+		CHECK(rdma_create_ep(&id, res, NULL, NULL) == -1 && errno == EINVAL);
+		rdma_freeaddrinfo(res);
+	}
+}
+
 static void test_names(void)
 {
 	struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, *res;
@@ -120,8 +138,7 @@ static void test_names(void)
 	hints.ai_dst_addr = hints.ai_src_addr;
 	hints.ai_dst_len = 3;
 	CHECK(rdma_getaddrinfo(NULL, NULL, &hints, &res) == EAI_NONAME);
-	hints.ai_src_len = hints.ai_dst_len = 0;
-	CHECK(rdma_getaddrinfo(NULL, NULL, &hints, &res) == EAI_NONAME);
+	test_no_address();
 	hints.ai_src_len = sizeof(in);
 	CHECK(rdma_getaddrinfo("127.0.0.1", NULL, &hints, &res) == 0);
 	CHECK(!memcmp(res->ai_src_addr, &in, sizeof(in)));
