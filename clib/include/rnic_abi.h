@@ -31,6 +31,8 @@
 #define RNIC_SGE_BYTES 0x10u
 #define RNIC_CQE_BYTES 0x40u
 #define RNIC_CQE_SKIP 0xffffffffu
+#define RNIC_OFF_TAGS_RELEASED 0x280u
+#define RNIC_TAG_WQE_BYTES 0x30u
 
 /* Doorbell page and lane page. */
 #define RNIC_DOORBELL_PAGE_BYTES 0x1000u
@@ -249,6 +251,30 @@ static_assert(offsetof(struct rnic_cqe, timestamp) == 48, "rnic_cqe.timestamp");
 static_assert(offsetof(struct rnic_cqe, sq_index) == 56, "rnic_cqe.sq_index");
 static_assert(offsetof(struct rnic_cqe, reserved2) == 60, "rnic_cqe.reserved2");
 
+struct rnic_tag_wqe {
+	uint64_t wr_id;
+	uint64_t recv_wr_id;
+	uint64_t tag;
+	uint64_t mask;
+	uint8_t opcode;
+	uint8_t flags;
+	uint16_t num_sge;
+	uint32_t unexpected;
+	uint32_t handle;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_tag_wqe) == 48, "rnic_tag_wqe");
+static_assert(offsetof(struct rnic_tag_wqe, wr_id) == 0, "rnic_tag_wqe.wr_id");
+static_assert(offsetof(struct rnic_tag_wqe, recv_wr_id) == 8, "rnic_tag_wqe.recv_wr_id");
+static_assert(offsetof(struct rnic_tag_wqe, tag) == 16, "rnic_tag_wqe.tag");
+static_assert(offsetof(struct rnic_tag_wqe, mask) == 24, "rnic_tag_wqe.mask");
+static_assert(offsetof(struct rnic_tag_wqe, opcode) == 32, "rnic_tag_wqe.opcode");
+static_assert(offsetof(struct rnic_tag_wqe, flags) == 33, "rnic_tag_wqe.flags");
+static_assert(offsetof(struct rnic_tag_wqe, num_sge) == 34, "rnic_tag_wqe.num_sge");
+static_assert(offsetof(struct rnic_tag_wqe, unexpected) == 36, "rnic_tag_wqe.unexpected");
+static_assert(offsetof(struct rnic_tag_wqe, handle) == 40, "rnic_tag_wqe.handle");
+static_assert(offsetof(struct rnic_tag_wqe, reserved) == 44, "rnic_tag_wqe.reserved");
+
 struct rnic_header {
 	uint16_t op;
 	uint16_t flags;
@@ -362,8 +388,14 @@ struct rnic_device_attr {
 	uint32_t ports;
 	uint32_t max_inline;
 	uint32_t max_cq_moderation;
+	uint32_t max_rendezvous_header;
+	uint32_t max_tags;
+	uint32_t tag_caps;
+	uint32_t max_tag_ops;
+	uint32_t max_tag_sge;
+	uint32_t reserved;
 };
-static_assert(sizeof(struct rnic_device_attr) == 264, "rnic_device_attr");
+static_assert(sizeof(struct rnic_device_attr) == 288, "rnic_device_attr");
 static_assert(offsetof(struct rnic_device_attr, fw_version) == 0, "rnic_device_attr.fw_version");
 static_assert(offsetof(struct rnic_device_attr, node_guid) == 64, "rnic_device_attr.node_guid");
 static_assert(offsetof(struct rnic_device_attr, sys_image_guid) == 72, "rnic_device_attr.sys_image_guid");
@@ -406,6 +438,12 @@ static_assert(offsetof(struct rnic_device_attr, odp_caps_xrc) == 248, "rnic_devi
 static_assert(offsetof(struct rnic_device_attr, ports) == 252, "rnic_device_attr.ports");
 static_assert(offsetof(struct rnic_device_attr, max_inline) == 256, "rnic_device_attr.max_inline");
 static_assert(offsetof(struct rnic_device_attr, max_cq_moderation) == 260, "rnic_device_attr.max_cq_moderation");
+static_assert(offsetof(struct rnic_device_attr, max_rendezvous_header) == 264, "rnic_device_attr.max_rendezvous_header");
+static_assert(offsetof(struct rnic_device_attr, max_tags) == 268, "rnic_device_attr.max_tags");
+static_assert(offsetof(struct rnic_device_attr, tag_caps) == 272, "rnic_device_attr.tag_caps");
+static_assert(offsetof(struct rnic_device_attr, max_tag_ops) == 276, "rnic_device_attr.max_tag_ops");
+static_assert(offsetof(struct rnic_device_attr, max_tag_sge) == 280, "rnic_device_attr.max_tag_sge");
+static_assert(offsetof(struct rnic_device_attr, reserved) == 284, "rnic_device_attr.reserved");
 
 struct rnic_port_req {
 	uint32_t port;
@@ -850,8 +888,10 @@ struct rnic_create_srq_req {
 	uint32_t xrcd;
 	uint32_t cq;
 	uint32_t flags;
+	uint32_t max_tags;
+	uint32_t max_tag_ops;
 };
-static_assert(sizeof(struct rnic_create_srq_req) == 32, "rnic_create_srq_req");
+static_assert(sizeof(struct rnic_create_srq_req) == 40, "rnic_create_srq_req");
 static_assert(offsetof(struct rnic_create_srq_req, pd) == 0, "rnic_create_srq_req.pd");
 static_assert(offsetof(struct rnic_create_srq_req, max_wr) == 4, "rnic_create_srq_req.max_wr");
 static_assert(offsetof(struct rnic_create_srq_req, max_sge) == 8, "rnic_create_srq_req.max_sge");
@@ -860,6 +900,8 @@ static_assert(offsetof(struct rnic_create_srq_req, type) == 16, "rnic_create_srq
 static_assert(offsetof(struct rnic_create_srq_req, xrcd) == 20, "rnic_create_srq_req.xrcd");
 static_assert(offsetof(struct rnic_create_srq_req, cq) == 24, "rnic_create_srq_req.cq");
 static_assert(offsetof(struct rnic_create_srq_req, flags) == 28, "rnic_create_srq_req.flags");
+static_assert(offsetof(struct rnic_create_srq_req, max_tags) == 32, "rnic_create_srq_req.max_tags");
+static_assert(offsetof(struct rnic_create_srq_req, max_tag_ops) == 36, "rnic_create_srq_req.max_tag_ops");
 
 struct rnic_create_srq_rsp {
 	uint32_t handle;
@@ -870,8 +912,14 @@ struct rnic_create_srq_rsp {
 	uint32_t max_sge;
 	uint32_t bytes;
 	uint32_t doorbell;
+	uint32_t tag_ops;
+	uint32_t tag_stride;
+	uint32_t tag_offset;
+	uint32_t max_tags;
+	uint32_t max_tag_sge;
+	uint32_t reserved;
 };
-static_assert(sizeof(struct rnic_create_srq_rsp) == 32, "rnic_create_srq_rsp");
+static_assert(sizeof(struct rnic_create_srq_rsp) == 56, "rnic_create_srq_rsp");
 static_assert(offsetof(struct rnic_create_srq_rsp, handle) == 0, "rnic_create_srq_rsp.handle");
 static_assert(offsetof(struct rnic_create_srq_rsp, srqn) == 4, "rnic_create_srq_rsp.srqn");
 static_assert(offsetof(struct rnic_create_srq_rsp, entries) == 8, "rnic_create_srq_rsp.entries");
@@ -880,6 +928,12 @@ static_assert(offsetof(struct rnic_create_srq_rsp, offset) == 16, "rnic_create_s
 static_assert(offsetof(struct rnic_create_srq_rsp, max_sge) == 20, "rnic_create_srq_rsp.max_sge");
 static_assert(offsetof(struct rnic_create_srq_rsp, bytes) == 24, "rnic_create_srq_rsp.bytes");
 static_assert(offsetof(struct rnic_create_srq_rsp, doorbell) == 28, "rnic_create_srq_rsp.doorbell");
+static_assert(offsetof(struct rnic_create_srq_rsp, tag_ops) == 32, "rnic_create_srq_rsp.tag_ops");
+static_assert(offsetof(struct rnic_create_srq_rsp, tag_stride) == 36, "rnic_create_srq_rsp.tag_stride");
+static_assert(offsetof(struct rnic_create_srq_rsp, tag_offset) == 40, "rnic_create_srq_rsp.tag_offset");
+static_assert(offsetof(struct rnic_create_srq_rsp, max_tags) == 44, "rnic_create_srq_rsp.max_tags");
+static_assert(offsetof(struct rnic_create_srq_rsp, max_tag_sge) == 48, "rnic_create_srq_rsp.max_tag_sge");
+static_assert(offsetof(struct rnic_create_srq_rsp, reserved) == 52, "rnic_create_srq_rsp.reserved");
 
 struct rnic_srq_attr {
 	uint32_t handle;

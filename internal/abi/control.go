@@ -135,6 +135,13 @@ type DeviceAttr struct {
 	Ports               uint32
 	MaxInline           uint32
 	MaxCQModeration     uint32 // completions, and microseconds, in a ModifyCQReq
+	// Of tag matching: struct ibv_tm_caps.
+	MaxRendezvousHeader uint32
+	MaxTags             uint32
+	TagCaps             uint32 // enum ibv_tm_cap_flags
+	MaxTagOps           uint32
+	MaxTagSGE           uint32
+	Reserved            uint32
 }
 
 // PortReq selects a port, numbered from 1.
@@ -361,6 +368,9 @@ type CreateSRQReq struct {
 	XRCD   uint32
 	CQ     uint32
 	Flags  uint32
+	// Of tag matching: tagged buffers, and operations on the list that have not been carried out.
+	MaxTags   uint32
+	MaxTagOps uint32
 }
 
 // CreateSRQRsp comes with the queue's memfd.
@@ -372,8 +382,14 @@ type CreateSRQRsp struct {
 	Offset  uint32
 	MaxSGE  uint32
 	Bytes   uint32
-	// Doorbell is rung by nobody yet; it keeps the layout of a QP's reply.
-	Doorbell uint32
+	// Of tag matching: the doorbell slot and the ring of operations on the list, see TagWQE.
+	Doorbell  uint32
+	TagOps    uint32 // power of two; 0 without tag matching
+	TagStride uint32
+	TagOffset uint32
+	MaxTags   uint32
+	MaxTagSGE uint32
+	Reserved  uint32
 }
 
 // SRQAttr modifies and answers queries of a shared receive queue.

@@ -8,7 +8,7 @@ const (
 	QueueHeaderBytes = 4096
 
 	// Offsets in the header of a QP's or SRQ's memfd. The application produces, the NIC consumes.
-	// An SRQ uses the RQ fields.
+	// An SRQ uses the RQ fields, and with tag matching the SQ fields for operations on its list.
 	OffSQProducer = 0x000
 	OffSQConsumer = 0x080
 	OffRQProducer = 0x100
@@ -115,7 +115,7 @@ type CQE struct {
 	Timestamp    uint64 // NIC clock, ns, when the NIC wrote the entry
 	// SQIndex tells, in the completion of a send, which slots of the send queue come back with
 	// it: all those below this index, which runs freely as those of rings do. Other completions
-	// have 0.
+	// have 0; see also SetTag.
 	SQIndex   uint32
 	Reserved2 uint32
 }

@@ -14,6 +14,7 @@ var structs = []any{
 	abi.RecvWQE{},
 	abi.SGE{},
 	abi.CQE{},
+	abi.TagWQE{},
 	abi.Header{},
 	abi.HelloReq{},
 	abi.HelloRsp{},
@@ -117,6 +118,8 @@ var constants = []struct {
 		{"SGEBytes", abi.SGEBytes},
 		{"CQEBytes", abi.CQEBytes},
 		{"CQESkip", uint64(abi.CQESkip)},
+		{"OffTagsReleased", abi.OffTagsReleased},
+		{"TagWQEBytes", abi.TagWQEBytes},
 	}},
 	{"Doorbell page and lane page.", []constant{
 		{"DoorbellPageBytes", abi.DoorbellPageBytes},
