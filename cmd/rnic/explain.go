@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -31,10 +32,17 @@ func newExplain() *cobra.Command {
 			"  rnic explain ibv_modify_qp EINVAL\n" +
 			"  rnic explain reject 28\n" +
 			"  rnic explain syndrome 0x62\n" +
-			"  rnic explain -- -110",
-		Args: cobra.ArbitraryArgs,
+			"  rnic explain -110",
+		Args:               cobra.ArbitraryArgs,
+		DisableFlagParsing: true, // it takes -110 for flags
 		RunE: func(c *cobra.Command, args []string) error {
-			query := strings.Join(args, " ")
+			if err := c.Flags().Parse(shieldNumbers(args)); err != nil {
+				return err
+			}
+			if help, err := c.Flags().GetBool("help"); err == nil && help {
+				return c.Help()
+			}
+			query := strings.Join(c.Flags().Args(), " ")
 			out := c.OutOrStdout()
 			if strings.TrimSpace(query) == "" {
 				if asJSON {
@@ -56,6 +64,17 @@ func newExplain() *cobra.Command {
 	}
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return command
+}
+
+// shieldNumbers puts a blank before negative numbers, so that they are words and not flags.
+func shieldNumbers(args []string) []string {
+	out := slices.Clone(args)
+	for i, a := range out {
+		if len(a) > 1 && a[0] == '-' && a[1] >= '0' && a[1] <= '9' {
+			out[i] = " " + a
+		}
+	}
+	return out
 }
 
 // unknownName suggests what may have been meant.

@@ -56,9 +56,33 @@ func TestExplain_BareNumber_TellsTheOtherMeanings(t *testing.T) {
 	if !strings.HasPrefix(out, "IBV_WC_RETRY_EXC_ERR") || !strings.Contains(out, "ENOMEM") {
 		t.Errorf("12 is\n%s", out)
 	}
-	_, out, _ = try(t, "explain", "--", "-110")
-	if !strings.HasPrefix(out, "ETIMEDOUT") {
-		t.Errorf("-110 is\n%s", out)
+}
+
+// TestExplain_NegativeNumber_IsAnErrno: as the kernel, verbs and events write them; no flag.
+func TestExplain_NegativeNumber_IsAnErrno(t *testing.T) {
+	for _, row := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-110"}, "ETIMEDOUT"},
+		{[]string{"-1"}, "EPERM"},
+		{[]string{"-0x16"}, "EINVAL"},
+		{[]string{"--", "-110"}, "ETIMEDOUT"},
+		{[]string{"errno", "-22"}, "EINVAL"},
+		{[]string{"ibv_modify_qp", "returned", "-22"}, "EINVAL"},
+		{[]string{"--json", "-12"}, "[\n  {\n    \"kind\": \"errno\",\n    \"code\": 12,"},
+		{[]string{"-12", "--json"}, "[\n  {\n    \"kind\": \"errno\",\n    \"code\": 12,"},
+		{[]string{"-110", "--help"}, "Say what a status"},
+		{[]string{"-h"}, "Say what a status"},
+	} {
+		status, out, errOut := try(t, append([]string{"explain"}, row.args...)...)
+		if status != 0 || errOut != "" || !strings.HasPrefix(out, row.want) {
+			t.Errorf("%q: status %d, %s%s", row.args, status, errOut, out)
+		}
+	}
+	status, _, errOut := try(t, "explain", "-x")
+	if status != exitUsage || !strings.Contains(errOut, "-x") {
+		t.Errorf("-x: status %d, %s", status, errOut)
 	}
 }
 
