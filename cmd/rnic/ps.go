@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os/user"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 
@@ -89,7 +90,7 @@ func printPs(out io.Writer, report psReport) error {
 	l := &listing{out: out}
 	l.section("PROGRAM\tPID\tUSER\tPD\tMR\tREGISTERED\tCQ\tSRQ\tQP\tAH\tMW\tDEVICE MEMORY",
 		func(row func(string, ...any)) {
-			for _, c := range contexts {
+			for _, c := range programs(contexts) {
 				registered := uint64(0)
 				for _, m := range c.MRs {
 					if hasLength(m) {
@@ -114,6 +115,30 @@ func printPs(out io.Writer, report psReport) error {
 	printQueues(l, contexts)
 	printCMIDs(l, report.CMIDs)
 	return nil
+}
+
+// programs adds up what the contexts of one process have: one that uses librdmacm has a context
+// of that library besides its own. Processes of a foreign PID namespace are all 0 here, and are kept
+// apart.
+func programs(contexts []nic.ContextStatus) []nic.ContextStatus {
+	type process struct{ pid, uid uint32 }
+	var out []nic.ContextStatus
+	first := map[process]int{}
+	for _, c := range contexts {
+		at, isKnown := first[process{c.PID, c.UID}]
+		if !isKnown || c.PID == 0 {
+			first[process{c.PID, c.UID}] = len(out)
+			out = append(out, c)
+			continue
+		}
+		p := &out[at]
+		p.PDs, p.AHs, p.MWs, p.DMBytes = p.PDs+c.PDs, p.AHs+c.AHs, p.MWs+c.MWs, p.DMBytes+c.DMBytes
+		p.MRs = slices.Concat(p.MRs, c.MRs)
+		p.CQs = slices.Concat(p.CQs, c.CQs)
+		p.SRQs = slices.Concat(p.SRQs, c.SRQs)
+		p.QPs = slices.Concat(p.QPs, c.QPs)
+	}
+	return out
 }
 
 func printQueues(l *listing, contexts []nic.ContextStatus) {

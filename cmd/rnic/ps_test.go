@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,6 +52,41 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 	}
 	if strings.Contains(text, "SRQ OWNER") {
 		t.Errorf("an empty section is printed:\n%s", out.String())
+	}
+}
+
+// TestPrintPs_ManyContexts_OneRowPerProgram: a program of rdma_cm has a context of librdmacm's and
+// often one of its own.
+func TestPrintPs_ManyContexts_OneRowPerProgram(t *testing.T) {
+	mrs := func(n uint64) []nic.MRStatus { return []nic.MRStatus{{Length: n}} }
+	var out bytes.Buffer
+	err := printPs(&out, psReport{Contexts: []nic.ContextStatus{
+		{
+			Program: "rping", PID: 17, PDs: 1, AHs: 2, MWs: 3, DMBytes: 1, MRs: mrs(1024),
+			CQs: make([]nic.CQStatus, 1), SRQs: make([]nic.SRQStatus, 1), QPs: make([]nic.QPStatus, 1),
+		},
+		{Program: "other", PID: 18},
+		{
+			Program: "rping", PID: 17, PDs: 10, AHs: 20, MWs: 30, DMBytes: 1023, MRs: mrs(1024),
+			CQs: make([]nic.CQStatus, 2), SRQs: make([]nic.SRQStatus, 3), QPs: make([]nic.QPStatus, 4),
+		},
+		{Program: "elsewhere"},
+		{Program: "elsewhere"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, _ := strings.Cut(out.String(), "\n\n")
+	var rows []string
+	for _, line := range strings.Split(table, "\n")[1:] {
+		rows = append(rows, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{
+		"rping 17 root 11 2 2 KiB 3 4 5 22 33 1 KiB", "other 18 root 0 0 0 B 0 0 0 0 0 0 B",
+		"elsewhere 0 root 0 0 0 B 0 0 0 0 0 0 B", "elsewhere 0 root 0 0 0 B 0 0 0 0 0 0 B",
+	}
+	if !slices.Equal(rows, want) {
+		t.Errorf("the programs are\n%s", table)
 	}
 }
 
