@@ -117,9 +117,8 @@ func printPs(out io.Writer, report psReport) error {
 	return nil
 }
 
-// programs adds up what the contexts of one process have: one that uses librdmacm has a context
-// of that library besides its own. Processes of a foreign PID namespace are all 0 here, and are kept
-// apart.
+// programs adds up what the contexts of one process have: one that uses librdmacm has a context of
+// that library besides its own. Processes that the NIC cannot see all have PID 0, and stay apart.
 func programs(contexts []nic.ContextStatus) []nic.ContextStatus {
 	type process struct{ pid, uid uint32 }
 	var out []nic.ContextStatus
@@ -132,7 +131,8 @@ func programs(contexts []nic.ContextStatus) []nic.ContextStatus {
 			continue
 		}
 		p := &out[at]
-		p.PDs, p.AHs, p.MWs, p.DMBytes = p.PDs+c.PDs, p.AHs+c.AHs, p.MWs+c.MWs, p.DMBytes+c.DMBytes
+		p.PDs, p.AHs, p.MWs = p.PDs+c.PDs, p.AHs+c.AHs, p.MWs+c.MWs
+		p.DMBytes += c.DMBytes
 		p.MRs = slices.Concat(p.MRs, c.MRs)
 		p.CQs = slices.Concat(p.CQs, c.CQs)
 		p.SRQs = slices.Concat(p.SRQs, c.SRQs)
