@@ -39,6 +39,8 @@ type app struct {
 	areas        []*area
 	windows      *area // not registered: the room for windows
 	cells        *area
+	slots        *area
+	words        [slotCount]*check.Slot // of slots
 	counters     [cellCount / 2]*check.Counter
 	chains       [cellCount / 2]*check.Chain
 	segmentsHeld int
@@ -46,6 +48,8 @@ type app struct {
 
 	cqs       []*cq
 	srq       *sharedQueue
+	xrcd      uint32
+	queues    []*sharedQueue // of the host's XRC domain
 	endpoints []*endpoint
 	receives  map[uint64]*receive
 	sends     map[uint64]*endpoint
@@ -61,7 +65,7 @@ func (w *World) newApp(h *host) *app {
 		base: uint64(w.appCount) << 32, bells: make([]byte, abi.DoorbellPageBytes),
 		receives: make(map[uint64]*receive), sends: make(map[uint64]*endpoint),
 	}
-	size := areaCount*(w.plan.areaBytes+guardBytes) + 3*guardBytes + w.plan.windowsRoom
+	size := areaCount*(w.plan.areaBytes+guardBytes) + 4*guardBytes + w.plan.windowsRoom
 	a.mem = check.NewMemory(&w.court, a.name, size, w.random.Uint64())
 	a.process.app = a
 	ctx, refusal := h.nic.OpenContext(w.now, nic.ContextConfig{
@@ -83,8 +87,11 @@ func (w *World) newApp(h *host) *app {
 	a.layOut()
 	a.newCQ(cqEntries)
 	if w.plan.maxMessage <= sharedMost && w.chance(w.plan.shared) {
-		a.srq = a.newSharedQueue()
+		a.srq = a.newSharedQueue(nil)
 		a.cqs[0].load += sharedLoad
+	}
+	if w.plan.domains > 0 {
+		a.joinDomain()
 	}
 	h.apps = append(h.apps, a)
 	w.apps = append(w.apps, a)
@@ -112,6 +119,8 @@ func (a *app) layOut() {
 		start = get64(a.mem.Bytes[at+8*j:])
 		a.chains[i] = check.NewChain(&a.world.court, fmt.Sprintf("%s cell %d", a.name, j), start)
 	}
+	at += guardBytes
+	a.layOutSlots(at)
 	at += guardBytes
 	a.windows = &area{app: a, span: span{at, a.world.plan.windowsRoom}}
 }
@@ -150,6 +159,7 @@ func (a *app) pace() {
 func (a *app) step() {
 	w := a.world
 	a.postReceives()
+	a.judgeSlots()
 	for _, q := range a.cqs {
 		switch {
 		case q.mode == cqPolled:
@@ -173,6 +183,9 @@ func (a *app) postReceives() {
 	}
 	if a.srq != nil {
 		a.srq.fill()
+	}
+	for _, s := range a.queues {
+		s.fill()
 	}
 	for _, e := range a.endpoints {
 		e.fill()
@@ -257,6 +270,7 @@ func (a *app) lose() {
 	for _, e := range slices.Clone(a.endpoints) {
 		e.vanish()
 	}
+	a.world.loseTargets(a)
 	a.mem.Freeze()
 }
 
@@ -266,6 +280,12 @@ func (a *app) close() {
 		return
 	}
 	w := a.world
+	w.targetDies(a)
+	for _, e := range a.endpoints {
+		if e.isTarget() {
+			e.drainCQs() // of others too, who would not know its number any more
+		}
+	}
 	a.host.nic.CloseContext(w.now, a.ctx)
 	a.lose()
 	a.host.apps = slices.DeleteFunc(a.host.apps, func(x *app) bool { return x == a })
@@ -281,6 +301,7 @@ func (a *app) judgeCells() {
 		a.counters[i].Final(get64(a.mem.Bytes[a.cells.off+8*i:]))
 		a.chains[i].Final(get64(a.mem.Bytes[a.cells.off+8*(cellCount/2+i):]))
 	}
+	a.judgeSlots()
 }
 
 var _ mem.Space = (*process)(nil)

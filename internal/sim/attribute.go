@@ -93,7 +93,7 @@ func (e *endpoint) inspect() {
 // retune changes attributes while the send queue is drained (IBTA 11.2.5.2).
 func (e *endpoint) retune() {
 	w := e.app.world
-	if e.kind != rdma.QPTypeRC {
+	if !e.isReliable() || e.isTarget() {
 		return
 	}
 	w.mark("cycle.retune")

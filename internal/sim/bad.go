@@ -4,6 +4,7 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/sim/check"
+	"github.com/softrnic/softrnic/internal/wire/ib"
 )
 
 // badRequest is a kind of wrong request with the outcome that the standard gives it.
@@ -17,10 +18,12 @@ type badRequest struct {
 }
 
 var (
-	reliable  = []rdma.QPType{rdma.QPTypeRC}
-	connected = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC}
+	reliable  = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeXRCSend}
+	connected = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeXRCSend}
+	placing   = []rdma.QPType{rdma.QPTypeRC}
+	extended  = []rdma.QPType{rdma.QPTypeXRCSend}
 	datagrams = []rdma.QPType{rdma.QPTypeUD}
-	anyType   = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD}
+	anyType   = []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeXRCSend, rdma.QPTypeUD}
 )
 
 // badRequests are the kinds (IBTA 9.7.5.2, 9.9.2, 10.8.2, 11.6.2).
@@ -32,7 +35,7 @@ var badRequests = []badRequest{
 		return true
 	}},
 	{"bad.dead_rkey", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
-		x := e.peer.newWindow(total(r.pieces))
+		x := e.remote().newWindow("dead window", total(r.pieces))
 		if x == nil {
 			return false
 		}
@@ -45,31 +48,31 @@ var badRequests = []badRequest{
 		return true
 	}},
 	{"bad.rights", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
-		x := e.peer.app.areas[areaCount-1]
+		x := e.remote().areas[areaCount-1]
 		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off)
 		return true
 	}},
 	{"bad.read_rights", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
-		x := e.peer.app.areas[0]
+		x := e.remote().areas[0]
 		r.wqe.Opcode = uint8(rdma.WRRead)
 		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off)
 		return true
 	}},
 	{"bad.atomic_alignment", false, reliable, rdma.WCRemInvReqErr, func(e *endpoint, r *request) bool {
-		x := e.peer.app.cells
+		x := e.remote().cells
 		r.wqe.Opcode = uint8(rdma.WRFetchAdd)
 		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off+4)
 		return true
 	}},
 	{"bad.atomic_rights", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
-		x := e.peer.app.areas[0]
+		x := e.remote().areas[0]
 		r.wqe.Opcode = uint8(rdma.WRCompareSwap)
 		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off)
 		return true
 	}},
 	{"bad.invalidate", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
 		r.wqe.Opcode, r.wqe.ImmOrRKey = uint8(rdma.WRSendWithInv), e.far.area.key
-		return e.peer.receiveBytes >= total(r.pieces)
+		return e.receiverRoom() >= total(r.pieces)
 	}},
 	{"bad.revoked_rkey", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
 		d := e.peer.door
@@ -130,6 +133,48 @@ var badRequests = []badRequest{
 		r.wqe.NumSGE = 1000
 		return true
 	}},
+	{"bad.atomic_write_alignment", false, placing, rdma.WCRemInvReqErr, func(e *endpoint, r *request) bool {
+		x := e.remote().slots
+		r.wqe.Opcode = uint8(rdma.WRAtomicWrite)
+		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off+4)
+		return true
+	}},
+	{"bad.atomic_write_rights", false, placing, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		x := e.remote().cells
+		r.wqe.Opcode = uint8(rdma.WRAtomicWrite)
+		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off)
+		return true
+	}},
+	{"bad.atomic_write_length", true, placing, rdma.WCLocLenErr, func(e *endpoint, r *request) bool {
+		r.wqe.Opcode = uint8(rdma.WRAtomicWrite)
+		r.badList[0].Length = 7
+		return true
+	}},
+	{"bad.flush_rights", false, placing, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		x := e.remote().cells
+		r.badList, r.wqe.Opcode = []abi.SGE{}, uint8(rdma.WRFlush)
+		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off)
+		r.wqe.CompareAdd = uint64(ib.FlushGlobal) | uint64(ib.FlushMemoryRegion)<<4
+		return true
+	}},
+	{"bad.flush_bounds", false, placing, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+		r.badList, r.wqe.Opcode = []abi.SGE{}, uint8(rdma.WRFlush)
+		r.wqe.CompareAdd, r.wqe.Swap = uint64(ib.FlushGlobal), uint64(e.far.n)+1
+		return true
+	}},
+	{"bad.flush_nothing", false, placing, rdma.WCRemInvReqErr, func(e *endpoint, r *request) bool {
+		r.badList, r.wqe.Opcode, r.wqe.Swap = []abi.SGE{}, uint8(rdma.WRFlush), 1
+		return true
+	}},
+	{"bad.flush_on_xrc", true, extended, rdma.WCLocQPOpErr, func(e *endpoint, r *request) bool {
+		r.badList, r.wqe.Opcode = []abi.SGE{}, uint8(rdma.WRFlush)
+		r.wqe.CompareAdd = uint64(ib.FlushGlobal)
+		return true
+	}},
+	{"bad.shared_queue", false, extended, rdma.WCRemInvReqErr, func(e *endpoint, r *request) bool {
+		r.wqe.Extra = e.aimed.queue.number ^ 0x5a5a00
+		return true
+	}},
 	{"bad.atomic_length", true, reliable, rdma.WCLocLenErr, func(e *endpoint, r *request) bool {
 		r.wqe.Opcode = uint8(rdma.WRFetchAdd)
 		r.badList[0].Length = 4
@@ -144,7 +189,7 @@ func (e *endpoint) postBad() bool {
 	if e.pair != nil && (e.pair.isSpoiled || e.far == nil || e.peer.isGone) || e.ledger.HasFailed() {
 		return false
 	}
-	if e.kind == rdma.QPTypeRC && w.chance(0.1) {
+	if e.isReliable() && w.chance(0.1) {
 		return e.postTooLong()
 	}
 	var fit []*badRequest
@@ -180,7 +225,7 @@ func (e *endpoint) postBad() bool {
 		e.blame(&r)
 	} else if e.pair != nil {
 		e.peer.may(rdma.WCRetryExcErr)
-		e.pair.isSpoiled = e.kind == rdma.QPTypeRC
+		e.pair.isSpoiled = e.isReliable()
 	}
 	w.mark(b.name)
 	return e.submit(&r)
@@ -198,13 +243,21 @@ func (e *endpoint) blame(r *request) {
 	r.entry.Must |= e.ledger.May
 }
 
+// receiverRoom is what a receive at the peer holds.
+func (e *endpoint) receiverRoom() int {
+	switch {
+	case e.aimed != nil:
+		return e.aimed.queue.each
+	case e.peer.srq != nil:
+		return e.peer.srq.each
+	}
+	return e.peer.receiveBytes
+}
+
 // postTooLong sends more than the peer's receives hold.
 func (e *endpoint) postTooLong() bool {
 	w := e.app.world
-	size := e.peer.receiveBytes
-	if e.peer.srq != nil {
-		size = e.peer.srq.each
-	}
+	size := e.receiverRoom()
 	r := request{}
 	m := &check.Message{Bytes: size + w.between(1, 5000), Seed: w.random.Uint64()}
 	m.Must = check.Statuses(rdma.WCLocLenErr)

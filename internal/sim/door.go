@@ -62,7 +62,7 @@ func (e *endpoint) removeDoor() {
 
 // postDoor opens or shuts a door of this end, or lets the peer's be shut, if it can now.
 func (e *endpoint) postDoor() bool {
-	if e.kind == rdma.QPTypeUD || e.near == nil || e.near.area.isGone || e.peer.isGone ||
+	if e.near == nil || e.near.area.isGone || e.peer.isGone ||
 		e.pair.isSpoiled || !e.pair.isUp {
 		return false
 	}

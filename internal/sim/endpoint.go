@@ -42,6 +42,8 @@ type endpoint struct {
 	landed   int
 
 	near, far *window // what the peer may write here; what this end may write there
+	aimed     *target // XRC: where the request goes that is made now
+	flushes   []flush // posted since the last reset
 	door      *door   // over near; nil without
 
 	isGone bool
@@ -64,6 +66,13 @@ func (a *app) newEndpoint(kind rdma.QPType, maxMessage int) *endpoint {
 		signalAll: w.chance(0.2), receiveBytes: max(maxMessage, 1),
 		from: map[uint32]*check.Stream{}, handles: map[*endpoint]uint32{},
 	}
+	if e.isTarget() {
+		if !e.create(&abi.CreateQPReq{Type: uint32(kind), XRCD: a.xrcd}) {
+			return nil
+		}
+		a.endpoints = append(a.endpoints, e)
+		return e
+	}
 	if kind == rdma.QPTypeUD {
 		e.receiveBytes = w.plan.mtu.Bytes() + ibt.GRHBytes
 	}
@@ -76,7 +85,9 @@ func (a *app) newEndpoint(kind rdma.QPType, maxMessage int) *endpoint {
 	if e.signalAll {
 		req.SignalAll = 1
 	}
-	if a.srq != nil && w.chance(0.7) {
+	if kind == rdma.QPTypeXRCSend {
+		req.MaxRecvWR, req.MaxRecvSGE = 0, 0
+	} else if a.srq != nil && w.chance(0.7) {
 		e.srq, req.SRQ = a.srq, a.srq.handle
 	}
 	if !e.create(&req) {
@@ -88,18 +99,7 @@ func (a *app) newEndpoint(kind rdma.QPType, maxMessage int) *endpoint {
 
 func (e *endpoint) create(req *abi.CreateQPReq) bool {
 	a, w := e.app, e.app.world
-	e.sendCQ = a.room(2 * int(req.MaxSendWR))
-	e.recvCQ = a.room(2 * int(req.MaxRecvWR))
-	if w.plan.overruns && e.kind == rdma.QPTypeRC && w.chance(0.2) {
-		// Too small for what is posted: it may overrun, and both connection ends with it.
-		e.sendCQ = a.newCQ(1)
-		e.mayOverrun = true
-	}
-	if e.srq != nil {
-		// Any of them may take all receives of the shared queue, so that they share a CQ too.
-		e.recvCQ = a.cqs[0]
-	}
-	req.SendCQ, req.RecvCQ = e.sendCQ.handle, e.recvCQ.handle
+	e.chooseCQs(req)
 	rsp, shared, refusal := a.ctx.CreateQP(w.now, req)
 	if refusal != nil {
 		w.court.Failf("%s: create_qp: %v", a.name, refusal)
@@ -110,26 +110,56 @@ func (e *endpoint) create(req *abi.CreateQPReq) bool {
 	e.maxSend, e.maxSGE = int(rsp.SQEntries), int(rsp.MaxSendSGE)
 	e.maxRecv, e.maxRecvSGE = int(rsp.RQEntries), int(rsp.MaxRecvSGE)
 	e.maxInline = int(rsp.MaxInline)
-	e.sq = ring.NewProducer(m[rsp.SQOffset:],
-		ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
-		ring.Word(m, abi.OffSQProducer), ring.Word(m, abi.OffSQConsumer))
-	if e.srq == nil {
+	if !e.isTarget() {
+		e.sq = ring.NewProducer(m[rsp.SQOffset:],
+			ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
+			ring.Word(m, abi.OffSQProducer), ring.Word(m, abi.OffSQConsumer))
+		e.sendCQ.load += e.maxSend
+	}
+	if e.srq == nil && !e.isXRC() {
 		e.rq = ring.NewProducer(m[rsp.RQOffset:],
 			ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
 			ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
 	}
+	if e.recvCQ != nil {
+		e.recvCQ.load += e.maxRecv
+	}
 	e.state, e.rqBell = ring.Word(m, abi.OffQPState), ring.Word(m, abi.OffRQDoorbell)
-	e.sendCQ.load += e.maxSend
-	e.recvCQ.load += e.maxRecv
 	e.name = fmt.Sprintf("%s %v QP %#x", a.name, e.kind, e.qpn)
 	e.newLedgers()
 	return true
+}
+
+// chooseCQs finds queues for what the queue pair completes.
+func (e *endpoint) chooseCQs(req *abi.CreateQPReq) {
+	a, w := e.app, e.app.world
+	if e.isTarget() {
+		return
+	}
+	e.sendCQ = a.room(2 * int(req.MaxSendWR))
+	if !e.isXRC() {
+		e.recvCQ = a.room(2 * int(req.MaxRecvWR))
+	}
+	if w.plan.overruns && e.kind == rdma.QPTypeRC && w.chance(0.2) {
+		// Too small for what is posted: it may overrun, and both connection ends with it.
+		e.sendCQ = a.newCQ(1)
+		e.mayOverrun = true
+	}
+	if e.srq != nil {
+		// Any of them may take all receives of the shared queue, so that they share a CQ too.
+		e.recvCQ = a.cqs[0]
+	}
+	req.SendCQ = e.sendCQ.handle
+	if e.recvCQ != nil {
+		req.RecvCQ = e.recvCQ.handle
+	}
 }
 
 func (e *endpoint) newLedgers() {
 	w := e.app.world
 	e.ledger = check.SendQueue{Court: &w.court, Name: e.name, QPN: e.qpn}
 	e.received = check.RecvQueue{Court: &w.court, Name: e.name}
+	e.flushes = nil
 }
 
 func (a *app) endpointOf(qpn uint32) *endpoint {
@@ -180,7 +210,7 @@ func (e *endpoint) setState(s rdma.QPState) bool {
 func (e *endpoint) fill() {
 	w := e.app.world
 	s := e.qpState()
-	if e.srq != nil || e.isGone || s == rdma.QPStateReset {
+	if e.srq != nil || e.isXRC() || e.isGone || s == rdma.QPStateReset {
 		return
 	}
 	if s == rdma.QPStateError && (w.isCalm || !e.ledger.May.Has(rdma.WCWRFlushErr) ||
@@ -221,9 +251,12 @@ func (e *endpoint) blunders() bool {
 }
 
 // streamFrom returns the stream that a completed receive belongs to.
-func (e *endpoint) streamFrom(c *abi.CQE) *check.Stream {
-	if e.kind == rdma.QPTypeUD {
+func (e *endpoint) streamFrom(r *receive, c *abi.CQE) *check.Stream {
+	switch {
+	case e.kind == rdma.QPTypeUD:
 		return e.from[c.SrcQP]
+	case e.isTarget():
+		return e.pair.streamTo(r.shared)
 	}
 	return e.in
 }
@@ -234,14 +267,18 @@ func (e *endpoint) hasCause() bool {
 }
 
 // judgeRefusal judges a receive that completed with an error.
-func (e *endpoint) judgeRefusal(status rdma.WCStatus) {
+func (e *endpoint) judgeRefusal(r *receive, status rdma.WCStatus) {
 	if status == rdma.WCWRFlushErr {
 		if !e.hasCause() {
 			e.app.world.court.Failf("%s: a receive is flushed without a cause", e.name)
 		}
 		return
 	}
-	isTold := e.in != nil && e.in.Refuse(status) || e.pair != nil && e.pair.isSpoiled
+	in := e.in
+	if e.isTarget() {
+		in = e.pair.streamTo(r.shared)
+	}
+	isTold := in != nil && in.Refuse(status) || e.pair != nil && e.pair.isSpoiled
 	if !isTold && !e.app.process.isDead {
 		e.app.world.court.Failf("%s: a receive fails with %v without a cause", e.name, status)
 	}
@@ -302,8 +339,14 @@ func (e *endpoint) destroy() {
 // drainCQs takes all completions that are there, so that none of a queue pair that goes away is
 // left.
 func (e *endpoint) drainCQs() {
+	if e.isTarget() {
+		e.pair.drainTargets()
+		return
+	}
 	e.sendCQ.pollAll()
-	e.recvCQ.pollAll()
+	if e.recvCQ != nil {
+		e.recvCQ.pollAll()
+	}
 }
 
 // vanish forgets the queue pair, which is gone in one way or another.
@@ -314,12 +357,19 @@ func (e *endpoint) vanish() {
 	e.isGone = true
 	e.forget()
 	e.app.world.observe.forget(e)
-	e.sendCQ.load -= e.maxSend
-	e.recvCQ.load -= e.maxRecv
+	if e.sendCQ != nil {
+		e.sendCQ.load -= e.maxSend
+	}
+	if e.recvCQ != nil {
+		e.recvCQ.load -= e.maxRecv
+	}
 	e.app.endpoints = slices.DeleteFunc(e.app.endpoints, func(x *endpoint) bool { return x == e })
 	e.removeDoor()
 	if e.near != nil {
 		e.near.close()
+	}
+	if e.isTarget() {
+		e.pair.closeTargets()
 	}
 	if e.mayOverrun && !e.app.isGone {
 		e.sendCQ.destroy()

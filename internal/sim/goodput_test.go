@@ -41,7 +41,7 @@ func newStream(loss float64, mtu rdma.MTU) *stream {
 	p.wire()
 	for s.end.far.n < streamBytes {
 		s.end.far.close()
-		s.end.far = s.end.peer.newWindow(streamBytes)
+		s.end.far = s.end.peer.app.newWindow("stream", streamBytes)
 	}
 	p.raise()
 	p.timeout, p.retryCnt, p.rnrRetry = 14, 7, 7

@@ -93,6 +93,9 @@ func (a *app) judgeRest() {
 		if e.in != nil && e.qpState() != rdma.QPStateError {
 			e.in.Finish()
 		}
+		if e.isTarget() && e.qpState() != rdma.QPStateError {
+			e.pair.finishTargets()
+		}
 		for _, qpn := range sortedKeys(e.from) {
 			e.from[qpn].Finish()
 		}

@@ -31,11 +31,11 @@ var pickyKinds = []struct {
 	name string
 	has  func(h *ib.Headers) bool
 }{
-	{"acknowledges", func(h *ib.Headers) bool { return h.BTH.Opcode == ib.RCAcknowledge }},
+	{"acknowledges", func(h *ib.Headers) bool { return h.BTH.Opcode.Info().Operation == ib.OperationAcknowledge }},
 	{"NAKs", func(h *ib.Headers) bool {
-		return h.BTH.Opcode == ib.RCAcknowledge && h.AETH.Syndrome.Kind() != ib.SyndromeACK
+		return h.BTH.Opcode.Info().Operation == ib.OperationAcknowledge && h.AETH.Syndrome.Kind() != ib.SyndromeACK
 	}},
-	{"atomic answers", func(h *ib.Headers) bool { return h.BTH.Opcode == ib.RCAtomicAcknowledge }},
+	{"atomic answers", func(h *ib.Headers) bool { return h.BTH.Opcode.Info().Operation == ib.OperationAtomicAcknowledge }},
 	{"READ data", func(h *ib.Headers) bool { return h.BTH.Opcode.IsReadResponse() }},
 	{"ends of READ data", func(h *ib.Headers) bool {
 		return h.BTH.Opcode.IsReadResponse() && h.BTH.Opcode.EndsMessage()

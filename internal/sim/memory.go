@@ -31,6 +31,7 @@ func (p *process) Read(addr uint64, dst []byte) bool {
 // Write implements mem.Space.
 func (p *process) Write(addr uint64, src []byte) bool {
 	b := p.at(addr, len(src))
+	p.app.judgeStore(addr-p.app.base, len(src))
 	copy(b, src)
 	return b != nil || len(src) == 0
 }

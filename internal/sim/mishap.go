@@ -46,7 +46,7 @@ func (w *World) mishap() {
 func (w *World) tolerateLoss(a, b *host) {
 	for _, p := range w.pairs {
 		x, y := p.ends[0], p.ends[1]
-		if p.kind != rdma.QPTypeRC || x == nil || y == nil {
+		if !p.isReliable() || x == nil || y == nil {
 			continue
 		}
 		if x.app.host == a && y.app.host == b || x.app.host == b && y.app.host == a {
@@ -122,6 +122,7 @@ func (w *World) killApp() {
 	w.mark("mishap.death")
 	w.trace.note(w.now, "%s: dies", a.name)
 	a.process.isDead = true
+	w.targetDies(a)
 	for _, e := range a.endpoints {
 		// The process's memory cannot be reached any more.
 		e.may(rdma.WCLocProtErr, rdma.WCWRFlushErr)

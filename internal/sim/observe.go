@@ -28,7 +28,7 @@ func (o *observer) listen(e *endpoint) {
 	c := &check.Conversation{
 		Court: &o.world.court, Name: e.name + " ⇄ " + e.peer.name,
 		MTU: uint32(o.world.plan.mtu.Bytes()), First: e.psn,
-		RNRRetry: int(e.pair.rnrRetry),
+		RNRRetry: int(e.pair.rnrRetry), Flushed: e.flushed,
 	}
 	o.requests[place(e.peer.app.host, e.peer.qpn)] = c
 	o.answers[place(e.app.host, e.qpn)] = c
@@ -121,14 +121,20 @@ func (o *observer) sent(f *flight) {
 	x.read, x.readSize, x.hasRead = psn, h.RETH.Length, true
 }
 
+// operationMarks name the duplicates of what must not be done twice.
+var operationMarks = map[ib.Operation]string{
+	ib.OperationFetchAdd: "atomic.duplicate", ib.OperationCompareSwap: "atomic.duplicate",
+	ib.OperationAtomicWrite: "atomic_write.duplicate", ib.OperationFlush: "flush.duplicate",
+}
+
 // arrived looks at a packet that a NIC is about to get.
 func (o *observer) arrived(to *host, h *ib.Headers) {
 	w := o.world
 	op := h.BTH.Opcode
-	if op.IsAtomic() {
+	if name := operationMarks[op.Info().Operation]; name != "" {
 		x := o.flow(to, h.BTH.DestQPN)
 		if x.atomics[h.BTH.PSN] {
-			w.mark("atomic.duplicate")
+			w.mark(name)
 		}
 		x.atomics[h.BTH.PSN] = true
 	}

@@ -16,6 +16,8 @@ type pair struct {
 	world *World
 	kind  rdma.QPType
 	ends  [2]*endpoint
+	// targets are the shared queues that an XRC connection uses.
+	targets []*target
 	// isUp: both ends may post. isDoomed: the connection is on its way out.
 	isUp, isDoomed, isSpoiled bool
 	serial                    int // connections so far; plans for an older one are void
@@ -24,7 +26,8 @@ type pair struct {
 	maxMessage                int
 }
 
-const remoteAny = rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic
+const remoteAny = rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic |
+	rdma.AccessFlushGlobal
 
 // later plans something for this connection.
 func (p *pair) later(d time.Duration, run func()) {
@@ -53,8 +56,11 @@ func (p *pair) connect() {
 		return
 	}
 	p.maxMessage = w.between(0, w.plan.maxMessage)
-	p.ends[0] = a.newEndpoint(p.kind, p.maxMessage)
-	p.ends[1] = b.newEndpoint(p.kind, p.maxMessage)
+	if p.kind == rdma.QPTypeXRCSend {
+		p.maxMessage = min(p.maxMessage, sharedMost)
+	}
+	p.ends[0] = a.newEndpoint(p.kindOf(0), p.maxMessage)
+	p.ends[1] = b.newEndpoint(p.kindOf(1), p.maxMessage)
 	if p.ends[0] == nil || p.ends[1] == nil {
 		p.isDoomed = true
 		return
@@ -69,16 +75,30 @@ func (p *pair) wire() {
 	for i, e := range p.ends {
 		e.pair, e.peer = p, p.ends[1-i]
 	}
+	if p.kind == rdma.QPTypeXRCSend {
+		p.findTargets()
+		p.newStreams()
+		return
+	}
 	p.newStreams()
 	for _, e := range p.ends {
 		n := max(w.pick(64, 4096, p.maxMessage), 64)
-		e.near = e.newWindow(min(n, w.plan.windowsRoom/8))
+		e.near = e.app.newWindow(e.name+" window", min(n, w.plan.windowsRoom/8))
 		e.peer.far = e.near
 	}
 }
 
 func (p *pair) newStreams() {
 	w := p.world
+	for _, t := range p.targets {
+		t.out = &check.Stream{
+			Court: &w.court, Exact: true,
+			Name: fmt.Sprintf("%s → SRQ %#x", p.ends[0].name, t.queue.number),
+		}
+	}
+	if p.kind == rdma.QPTypeXRCSend {
+		return
+	}
 	for i, e := range p.ends {
 		e.out = &check.Stream{
 			Court: &w.court, Name: e.name + " → " + e.peer.name,
@@ -113,7 +133,7 @@ func (p *pair) raise() {
 	}
 	p.tolerate()
 	for _, e := range p.ends {
-		if p.kind == rdma.QPTypeRC && e.app.host != e.peer.app.host {
+		if p.isReliable() && !e.isTarget() && e.app.host != e.peer.app.host {
 			w.observe.listen(e)
 		}
 	}
@@ -128,7 +148,7 @@ func (p *pair) tolerate() {
 	plan := &w.plan
 	for _, e := range p.ends {
 		e.ledger.May = 0
-		if p.kind != rdma.QPTypeRC {
+		if !p.isReliable() {
 			continue
 		}
 		isTight := p.retryCnt < 7 || p.timeout < 14
@@ -171,7 +191,7 @@ func (p *pair) toRTR(i int) {
 	}
 	mask := rdma.QPAttrState | rdma.QPAttrAV | rdma.QPAttrPathMTU | rdma.QPAttrDestQPN |
 		rdma.QPAttrRQPSN
-	if p.kind == rdma.QPTypeRC {
+	if p.kind == rdma.QPTypeRC || e.isTarget() {
 		mask |= rdma.QPAttrMaxDestRdAtomic | rdma.QPAttrMinRNRTimer
 	}
 	if !e.modify(&a, mask) || e.peer.qpState() != rdma.QPStateRTR {
@@ -193,7 +213,10 @@ func (p *pair) toRTS(i int) {
 		RetryCnt: p.retryCnt, RNRRetry: p.rnrRetry, MaxRdAtomic: uint8(w.pick(1, 2, 16)),
 	}
 	mask := rdma.QPAttrState | rdma.QPAttrSQPSN
-	if p.kind == rdma.QPTypeRC {
+	switch {
+	case e.isTarget():
+		mask |= rdma.QPAttrTimeout
+	case p.isReliable():
 		mask |= rdma.QPAttrTimeout | rdma.QPAttrRetryCnt | rdma.QPAttrRNRRetry |
 			rdma.QPAttrMaxQPRdAtomic
 	}
@@ -337,7 +360,12 @@ func (p *pair) renew() {
 				e.newLedgers()
 				e.errorAt, e.drainTill = clock.Never, clock.Never
 				if e.near != nil && !e.near.area.isGone {
-					e.near.renew(e)
+					e.near.renew()
+				}
+			}
+			for _, t := range p.targets {
+				if t.far != nil && !t.far.area.isGone && !t.queue.app.isGone {
+					t.far.renew()
 				}
 			}
 			p.newStreams()

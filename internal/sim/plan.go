@@ -13,6 +13,7 @@ import (
 // worlds with everything on hide bugs that need something to be off.
 type plan struct {
 	hosts, apps, connections, datagrams int
+	domains                             int // XRC connections
 	vandals                             int // pairs of hostile applications
 
 	duration time.Duration
@@ -67,6 +68,7 @@ func (w *World) makePlan() {
 	p.apps = p.hosts + w.between(1, 2)
 	p.connections = w.between(1, 6)
 	p.datagrams = w.pick(0, 0, 2, 3)
+	p.domains = w.pick(0, 0, 0, 1, 2)
 	p.duration = w.delay(5*time.Millisecond, time.Duration(w.pick(20, 100, 600))*time.Millisecond)
 	p.quota = 4000
 	if w.cfg.Duration > 0 {
@@ -105,7 +107,8 @@ func (w *World) planLarge() {
 	if w.cfg.Hosts == 0 {
 		p.hosts = 2
 	}
-	p.apps, p.connections, p.datagrams, p.vandals = 2, w.between(1, 2), 0, 0
+	p.apps, p.connections, p.domains = 2, w.between(1, 2), 0
+	p.datagrams, p.vandals = 0, 0
 	p.mtu, p.maxMessage = rdma.MTU(w.between(1, 2)), w.pick(500_000, 1_500_000)
 	p.areaBytes, p.windowsRoom = 6<<20, 8<<20
 	p.quota = min(p.quota, 60)
@@ -158,8 +161,8 @@ func (w *World) planNetwork(most float64) {
 func (p *plan) loss() float64 { return p.profile.Loss + p.profile.Corrupt + p.pickLoss }
 
 func (p *plan) String() string {
-	s := fmt.Sprintf("%d hosts, %d applications, %d connections, %d datagram QPs, %v, MTU %v, "+
-		"messages up to %d B, network %v", p.hosts, p.apps, p.connections, p.datagrams,
+	s := fmt.Sprintf("%d hosts, %d applications, %d connections, %d of XRC, %d datagram QPs, %v, MTU %v, "+
+		"messages up to %d B, network %v", p.hosts, p.apps, p.connections, p.domains, p.datagrams,
 		p.duration.Round(time.Microsecond), p.mtu, p.maxMessage, p.profile)
 	if p.pickLoss > 0 {
 		s += fmt.Sprintf(", %.0f%% of %s lost", 100*p.pickLoss, pickyKinds[p.picky].name)

@@ -18,7 +18,8 @@ const receiveBudget = 64 << 10
 type receive struct {
 	id     uint64
 	app    *app
-	owner  *endpoint // nil: of the shared queue
+	owner  *endpoint    // nil: of a shared queue
+	shared *sharedQueue // nil: of a queue pair
 	pieces []piece
 	claims []*check.Claim
 	total  int
@@ -78,8 +79,8 @@ func (r *receive) complete(q *cq, c *abi.CQE) {
 	a := r.app
 	e := r.owner
 	if e == nil {
-		e = a.endpointOf(c.QPNum)
-		a.srq.ledger.Complete(c)
+		e = r.shared.userOf(c.QPNum)
+		r.shared.ledger.Complete(c)
 	} else {
 		e.received.Complete(c)
 	}
@@ -88,17 +89,17 @@ func (r *receive) complete(q *cq, c *abi.CQE) {
 		a.world.court.Failf("%s: receive %d completes for QP %#x, which is not there",
 			a.name, r.id, c.QPNum)
 		r.drop()
-	case q != e.recvCQ:
+	case q != e.recvCQ && !e.isTarget() || e.isTarget() && q != r.shared.cq:
 		a.world.court.Failf("%s: receive %d completes in the wrong CQ", e.name, r.id)
 		r.drop()
 	case rdma.WCStatus(c.Status) != rdma.WCSuccess:
-		e.judgeRefusal(rdma.WCStatus(c.Status))
+		e.judgeRefusal(r, rdma.WCStatus(c.Status))
 		r.drop()
 	default:
 		m := r.land(e, c)
 		switch {
 		case m == nil:
-		case e.kind != rdma.QPTypeRC && m.Bytes < uniqueBytes && !m.HasImm:
+		case !e.isReliable() && m.Bytes < uniqueBytes && !m.HasImm:
 			q.solicited++ // it may as well have been another one
 		case m.Solicited:
 			q.noteSolicited(c)
@@ -119,7 +120,7 @@ func (r *receive) land(e *endpoint, c *abi.CQE) *check.Message {
 		}
 		c.ByteLen -= uint32(head)
 	}
-	stream := e.streamFrom(c)
+	stream := e.streamFrom(r, c)
 	if stream == nil {
 		a.world.court.Failf("%s: a message from QP %#x, which sent none", e.name, c.SrcQP)
 		r.drop()
@@ -159,7 +160,10 @@ func (r *receive) settle(e *endpoint, filled int) {
 // sharedQueue is an application's end of an SRQ.
 type sharedQueue struct {
 	app      *app
+	isXRC    bool
+	cq       *cq
 	handle   uint32
+	number   uint32 // XRC
 	rq       *ring.Producer
 	ledger   check.RecvQueue
 	depth    int
@@ -169,24 +173,33 @@ type sharedQueue struct {
 	posted   uint32
 }
 
-func (a *app) newSharedQueue() *sharedQueue {
+// newSharedQueue makes one of the application's queue pairs, or of the host's XRC domain, whose
+// receives complete in a queue of its own.
+func (a *app) newSharedQueue(xrc *cq) *sharedQueue {
 	w := a.world
-	s := &sharedQueue{app: a, maxSGE: w.between(1, 4), each: max(w.plan.maxMessage, 1)}
-	s.each = max(s.each, w.plan.mtu.Bytes()+ibt.GRHBytes)
-	s.depth = max(1, min(64, 2*receiveBudget/s.each))
-	limit := uint32(0)
-	if w.chance(0.5) {
-		limit = uint32(w.between(1, s.depth))
+	s := &sharedQueue{app: a, maxSGE: w.between(1, 4), cq: a.cqs[0]}
+	s.each = max(min(w.plan.maxMessage, sharedMost), 1)
+	req := abi.CreateSRQReq{PD: a.pd}
+	budget := receiveBudget
+	if xrc != nil {
+		s.cq, s.isXRC = xrc, true
+		req.Type, req.XRCD, req.CQ = srqTypeXRC, a.xrcd, xrc.handle
+	} else {
+		s.each = max(s.each, w.plan.mtu.Bytes()+ibt.GRHBytes)
+		budget *= 2
 	}
-	rsp, shared, refusal := a.ctx.CreateSRQ(&abi.CreateSRQReq{
-		PD: a.pd, MaxWR: uint32(s.depth), MaxSGE: uint32(s.maxSGE), Limit: limit,
-	})
+	s.depth = max(1, min(64, budget/s.each))
+	req.MaxWR, req.MaxSGE = uint32(s.depth), uint32(s.maxSGE)
+	if w.chance(0.5) {
+		req.Limit = uint32(w.between(1, s.depth))
+	}
+	rsp, shared, refusal := a.ctx.CreateSRQ(&req)
 	if refusal != nil {
 		w.court.Failf("%s: create_srq: %v", a.name, refusal)
 		return nil
 	}
 	m := shared.Bytes()
-	s.handle = rsp.Handle
+	s.handle, s.number = rsp.Handle, rsp.SRQN
 	s.rq = ring.NewProducer(m[rsp.Offset:],
 		ring.Geometry{Entries: rsp.Entries, Stride: rsp.Stride},
 		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
@@ -199,7 +212,7 @@ func (a *app) newSharedQueue() *sharedQueue {
 // fill posts receives until the queue has its depth. What queue pairs have taken does not count:
 // they may keep it for long.
 func (s *sharedQueue) fill() {
-	waiting, _ := s.app.cqs[0].ring.Pending()
+	waiting, _ := s.cq.ring.Pending()
 	for int(s.posted-s.consumed.Load()) < s.depth && waiting < sharedWaiting {
 		if s.rq.Free() == 0 {
 			s.app.world.court.Failf("%s: the shared receive queue is full before its time", s.app.name)
@@ -209,11 +222,15 @@ func (s *sharedQueue) fill() {
 		if r == nil {
 			return
 		}
+		r.shared = s
 		r.enqueue(s.rq)
 		s.posted++
 		s.ledger.Post(r.id)
 	}
 }
+
+// srqTypeXRC is IBV_SRQT_XRC.
+const srqTypeXRC = 1
 
 // sharedWaiting is how many completions may wait while more receives are posted; sharedLoad is what
 // a shared queue may have in its CQ then.

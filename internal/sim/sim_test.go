@@ -86,6 +86,13 @@ var marks = []string{
 	"icrc.refused", "wc.transport retry counter exceeded", "counter.ack_deferred",
 	// READs and atomics.
 	"read.again", "read.partial_retry", "atomic.duplicate",
+	// ATOMIC WRITE and FLUSH.
+	"placement.slot", "placement.window", "placement.read", "placement.flush", "flush.answered",
+	"atomic_write.duplicate", "flush.duplicate", "bad.atomic_write_alignment",
+	"bad.atomic_write_rights", "bad.atomic_write_length", "bad.flush_rights", "bad.flush_bounds",
+	"bad.flush_nothing",
+	// XRC.
+	"connected.XRC_SEND", "xrc.target_dies", "bad.shared_queue", "bad.flush_on_xrc",
 	// Receivers that are not ready.
 	"nak.not_ready", "ack.no_credits", "wc.RNR retry counter exceeded", "counter.out_of_buffer",
 	// Requests that are wrong.
@@ -221,6 +228,12 @@ var sabotage = []struct {
 		put64(a.mem.Bytes[a.cells.off:], get64(a.mem.Bytes[a.cells.off:])+1<<40)
 		return true
 	}, "cell 0"},
+	{"half of a slot", func(w *World) bool {
+		a := w.apps[0]
+		b := a.mem.Bytes[a.slots.off:]
+		put64(b, get64(b)^0xffff)
+		return true
+	}, "slot 0"},
 	{"a queue that is never given back", func(w *World) bool {
 		w.hosts[0].heap.live++
 		return true

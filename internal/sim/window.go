@@ -16,29 +16,29 @@ type window struct {
 	n     int
 }
 
-// newWindow registers a region of n bytes for e's peer, or nothing where there is no room.
-func (e *endpoint) newWindow(n int) *window {
-	a := e.app
+// newWindow registers a region of n bytes for a peer, or nothing where there is no room.
+func (a *app) newWindow(name string, n int) *window {
 	off, ok := a.windows.take(n)
 	if !ok {
 		return nil
 	}
 	r := a.register(span{off, n}, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|
-		rdma.AccessRemoteRead|rdma.AccessMWBind)
+		rdma.AccessRemoteRead|rdma.AccessMWBind|rdma.AccessFlushGlobal)
 	if r == nil {
 		return nil
 	}
 	return &window{
 		area: r, n: n, seed: a.world.random.Uint64(),
-		model: &check.Window{Mem: a.mem, Name: e.name + " window", Off: off, Len: n},
+		model: &check.Window{Mem: a.mem, Name: name, Off: off, Len: n},
 	}
 }
 
 // renew forgets the peer's requests: its queue pair was reset.
-func (x *window) renew(e *endpoint) {
+func (x *window) renew() {
+	a := x.area.app
 	x.model.Close()
-	x.reads, x.seed = nil, e.app.world.random.Uint64()
-	x.model = &check.Window{Mem: e.app.mem, Name: e.name + " window", Off: x.area.off, Len: x.n}
+	x.reads, x.seed = nil, a.world.random.Uint64()
+	x.model = &check.Window{Mem: a.mem, Name: x.model.Name, Off: x.area.off, Len: x.n}
 }
 
 // close ends the window after nobody can write to it any more.

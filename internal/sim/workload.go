@@ -17,12 +17,13 @@ type request struct {
 	// badList replaces the entries that describe the buffers, where the request is to be wrong.
 	badList []abi.SGE
 	entry   check.Send
+	flush   flush
 }
 
 // work posts what the workload wants next, and mends a send queue in error.
 func (e *endpoint) work() {
 	w := e.app.world
-	if e.isGone || !e.isOpen {
+	if e.isGone || !e.isOpen || e.isTarget() {
 		return
 	}
 	s := e.qpState()
@@ -44,7 +45,7 @@ func (e *endpoint) work() {
 	}
 	// Nothing slows unreliable services down, so that they would fill the run.
 	idle := 0.3
-	if e.kind != rdma.QPTypeRC {
+	if !e.isReliable() {
 		idle = 0.9
 	}
 	if e.pair != nil && e.peer.isGone || w.requests >= w.plan.quota || w.chance(idle) {
@@ -90,6 +91,9 @@ func (e *endpoint) finishTail() {
 		r.entry.Opcode = rdma.WCOpSend
 		e.out.Sent(&check.Message{})
 	} else {
+		if e.isXRC() && !e.aim() {
+			return
+		}
 		r.wqe.Opcode = uint8(rdma.WRWrite)
 		r.entry.Opcode = rdma.WCOpWrite
 	}
@@ -101,7 +105,7 @@ func (e *endpoint) finishTail() {
 // post posts one random request and reports whether there was room.
 func (e *endpoint) post() bool {
 	w := e.app.world
-	if e.ledger.Open() >= e.maxSend {
+	if e.ledger.Open() >= e.maxSend || e.isXRC() && !e.aim() {
 		return false
 	}
 	if w.plan.bad > 0 && w.chance(w.plan.bad) && e.postBad() {
@@ -116,11 +120,17 @@ func (e *endpoint) post() bool {
 	kinds := []rdma.WROpcode{rdma.WRSend, rdma.WRSend, rdma.WRSendWithImm, rdma.WRSendWithImm}
 	if e.far != nil && !e.far.area.isGone {
 		kinds = append(kinds, rdma.WRWrite, rdma.WRWrite, rdma.WRWriteWithImm)
-		if e.kind == rdma.QPTypeRC {
+		if e.isReliable() {
 			kinds = append(kinds, rdma.WRRead, rdma.WRRead)
+		}
+		if e.kind == rdma.QPTypeRC {
+			kinds = append(kinds, rdma.WRFlush)
 		}
 	}
 	if e.kind == rdma.QPTypeRC {
+		kinds = append(kinds, rdma.WRAtomicWrite)
+	}
+	if e.isReliable() {
 		kinds = append(kinds, rdma.WRFetchAdd, rdma.WRCompareSwap)
 	}
 	switch k := kinds[w.between(0, len(kinds)-1)]; k {
@@ -129,7 +139,14 @@ func (e *endpoint) post() bool {
 	case rdma.WRWrite, rdma.WRWriteWithImm:
 		return e.postWrite(k == rdma.WRWriteWithImm)
 	case rdma.WRRead:
+		if w.chance(0.1) {
+			return e.postSlotRead()
+		}
 		return e.postRead()
+	case rdma.WRAtomicWrite:
+		return e.postAtomicWrite()
+	case rdma.WRFlush:
+		return e.postFlush()
 	default:
 		return e.postAtomic(k)
 	}
@@ -232,7 +249,7 @@ func (e *endpoint) postWrite(hasImm bool) bool {
 	leave := e.through(&r, off, n)
 	r.entry.Done = func(status rdma.WCStatus) {
 		leave()
-		if status == rdma.WCSuccess && e.kind == rdma.QPTypeRC {
+		if status == rdma.WCSuccess && e.isReliable() {
 			x.model.Confirm(record)
 		} else {
 			x.model.Doubt(record)
@@ -319,7 +336,7 @@ func (e *endpoint) claim(r *request) (finish func()) {
 
 func (e *endpoint) postAtomic(code rdma.WROpcode) bool {
 	w := e.app.world
-	target := e.peer.app
+	target := e.remote()
 	r := request{pieces: e.app.cut(8, 1, forResult)}
 	if r.pieces == nil {
 		return false
@@ -373,7 +390,10 @@ func (e *endpoint) submit(r *request) bool {
 	}
 	id := w.newID()
 	r.wqe.WRID, r.entry.ID = id, id
-	if w.chance(0.1) && e.kind == rdma.QPTypeRC {
+	if e.aimed != nil && r.wqe.Extra == 0 {
+		r.wqe.Extra = e.aimed.queue.number
+	}
+	if w.chance(0.1) && e.isReliable() {
 		r.wqe.Flags |= uint8(rdma.SendFence)
 	}
 	isLast := e.ledger.Open() >= e.maxSend-1
@@ -388,6 +408,9 @@ func (e *endpoint) submit(r *request) bool {
 			done(status)
 		}
 		a.uncut(pieces)
+	}
+	if rdma.WROpcode(r.wqe.Opcode) == rdma.WRFlush {
+		e.flushes = append(e.flushes, r.flush)
 	}
 	e.encode(r)
 	a.sends[id] = e

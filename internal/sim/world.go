@@ -96,13 +96,13 @@ func (w *World) populate() {
 	for i := range w.plan.apps {
 		w.newApp(w.hosts[i%len(w.hosts)])
 	}
+	for range w.plan.domains {
+		w.newPair(rdma.QPTypeXRCSend)
+	}
 	for range w.plan.connections {
 		kind := rdma.QPType(w.pick(int(rdma.QPTypeRC), int(rdma.QPTypeRC), int(rdma.QPTypeRC),
 			int(rdma.QPTypeUC)))
-		p := &pair{world: w, kind: kind}
-		w.pairs = append(w.pairs, p)
-		p.connect()
-		p.watch()
+		w.newPair(kind)
 	}
 	for range w.plan.datagrams {
 		w.newDatagramEndpoint()
@@ -112,6 +112,13 @@ func (w *World) populate() {
 		b := w.newVandal(w.hosts[w.between(0, len(w.hosts)-1)])
 		pairVandals(a, b)
 	}
+}
+
+func (w *World) newPair(kind rdma.QPType) {
+	p := &pair{world: w, kind: kind}
+	w.pairs = append(w.pairs, p)
+	p.connect()
+	p.watch()
 }
 
 // run takes the world through its three parts.

@@ -223,6 +223,30 @@ func TestWindow_ConfirmedButAbsent_IsFound(t *testing.T) {
 	expect(t, &c, "is not there")
 }
 
+func TestWindow_FlushedButAbsent_IsFound(t *testing.T) {
+	for _, isThere := range []bool{true, false} {
+		var c Court
+		m := NewMemory(&c, "m", 300, 3)
+		w := &Window{Mem: m, Name: "w", Off: 100, Len: 100}
+		first := w.Post(0, 20, 11, 0)
+		w.Post(10, 20, 12, 0)
+		list := w.Pending()
+		w.Post(15, 5, 13, 0) // posted after the FLUSH: may be there or not
+		w.Confirm(first)     // judged when it was confirmed, covered or not
+		c = Court{}
+		if isThere {
+			Fill(m.Bytes[110:130], 12, 0)
+			Fill(m.Bytes[115:118], 13, 0)
+		}
+		w.Flushed(list)
+		if isThere {
+			expect(t, &c, "")
+		} else {
+			expect(t, &c, "as a FLUSH")
+		}
+	}
+}
+
 func TestWindow_Close_OldOrNewButNothingElse(t *testing.T) {
 	for _, stray := range []bool{false, true} {
 		var c Court

@@ -17,6 +17,8 @@ type Conversation struct {
 	First rdma.PSN
 	// RNRRetry is the requester's rnr_retry; 7 is for ever.
 	RNRRetry int
+	// Flushed is told when FLUSH number n, from 0 on, is answered; nil where nobody asks.
+	Flushed func(n int)
 
 	high     uint64 // packets that were sent for the first time so far; the next has number high
 	packets  []wirePacket
@@ -25,6 +27,7 @@ type Conversation struct {
 	write    bool     // the message is a WRITE
 	una      uint64   // number of the first packet that no answer that arrived acknowledges
 	isAsked  bool     // a question was sent
+	flushes  int      // sent so far
 
 	notReadyTill   clock.Time
 	notReadyPacket uint64
@@ -43,7 +46,8 @@ type wirePacket struct {
 	opcode ib.Opcode
 	length uint32
 	sum    uint64
-	data   bool // answered by READ data or an atomic's value
+	data   bool // answered by READ data, an atomic's value, or that a place is written or flushed
+	flush  int  // which FLUSH it is
 }
 
 // number turns a PSN into the count of packets before it. Those from the future are at least high.
@@ -104,6 +108,14 @@ func IsQuestion(h *ib.Headers, payload []byte) bool {
 	return isWrite && len(payload) == 0 && h.BTH.AckReq && h.RETH == ib.RETH{}
 }
 
+// isPlacement reports an ATOMIC WRITE or a FLUSH, which READ data of no bytes answer (IBTA A19.4.2).
+func isPlacement(op ib.Opcode) bool {
+	o := op.Info().Operation
+	return o == ib.OperationAtomicWrite || o == ib.OperationFlush
+}
+
+func isAcknowledge(op ib.Opcode) bool { return op.Info().Operation == ib.OperationAcknowledge }
+
 // begin takes a packet that is sent for the first time: messages are whole and cut at the MTU.
 func (c *Conversation) begin(h *ib.Headers, payload []byte) {
 	op := h.BTH.Opcode
@@ -121,7 +133,10 @@ func (c *Conversation) begin(h *ib.Headers, payload []byte) {
 	c.write = info.Operation == ib.OperationWrite
 	x := wirePacket{
 		opcode: op, length: uint32(len(payload)), sum: sumOf(payload),
-		data: op.IsReadRequest() || op.IsAtomic(),
+		data: op.IsReadRequest() || op.IsAtomic() || isPlacement(op), flush: c.flushes,
+	}
+	if info.Operation == ib.OperationFlush {
+		c.flushes++
 	}
 	n := uint32(1)
 	if op.IsReadRequest() {
@@ -153,7 +168,7 @@ func (c *Conversation) repeat(at uint64, h *ib.Headers, payload []byte) {
 func (c *Conversation) Answer(h *ib.Headers, payload []byte) {
 	at := c.number(h.BTH.PSN)
 	op := h.BTH.Opcode
-	if c.isAsked && int64(at) == -1 && op == ib.RCAcknowledge {
+	if c.isAsked && int64(at) == -1 && isAcknowledge(op) {
 		return // to a question before there was any request
 	}
 	if at >= c.high || int64(at) < 0 {
@@ -162,16 +177,20 @@ func (c *Conversation) Answer(h *ib.Headers, payload []byte) {
 	}
 	x := &c.packets[at]
 	switch {
-	case op == ib.RCAcknowledge && h.AETH.Syndrome.Kind() == ib.SyndromeACK && x.data:
+	case isAcknowledge(op) && h.AETH.Syndrome.Kind() == ib.SyndromeACK && x.data:
 		c.Court.Failf("%s: an ACK carries PSN %v of a %v (case T05)", c.Name, h.BTH.PSN, x.opcode)
-	case op == ib.RCAtomicAcknowledge && !x.opcode.IsAtomic(),
-		op.IsReadResponse() && !x.opcode.IsReadRequest():
+	case op.Info().Operation == ib.OperationAtomicAcknowledge && !x.opcode.IsAtomic(),
+		op.IsReadResponse() && !x.opcode.IsReadRequest() && !isPlacement(x.opcode),
+		isPlacement(x.opcode) && !isAcknowledge(op) && (op != ib.RCReadResponseOnly || len(payload) > 0):
 		c.Court.Failf("%s: %v answers PSN %v, a %v", c.Name, op, h.BTH.PSN, x.opcode)
 	case !op.Info().Payload.Allows(len(payload), int(c.MTU)):
 		c.Court.Failf("%s: %v with %d bytes at MTU %d", c.Name, op, len(payload), c.MTU)
 	}
 	if op.HasAETH() {
 		c.judgeMSN(h, at)
+	}
+	if op.IsReadResponse() && x.opcode.Info().Operation == ib.OperationFlush && c.Flushed != nil {
+		c.Flushed(x.flush)
 	}
 }
 
@@ -214,9 +233,10 @@ func (c *Conversation) Arrived(now clock.Time, h *ib.Headers) {
 		return
 	}
 	s := h.AETH.Syndrome
-	isAnswer := h.BTH.Opcode != ib.RCAcknowledge || s.Kind() == ib.SyndromeACK
+	isAck := isAcknowledge(h.BTH.Opcode)
+	isAnswer := !isAck || s.Kind() == ib.SyndromeACK
 	c.advance(at)
-	if isAnswer && c.una == at && (h.BTH.Opcode != ib.RCAcknowledge || !c.packets[at].data) {
+	if isAnswer && c.una == at && (!isAck || !c.packets[at].data) {
 		c.una = at + 1
 	}
 	if c.una > c.notReadyPacket {

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/clock"
@@ -116,6 +117,22 @@ var conversations = []struct {
 	{"data for a SEND", []talk{
 		send(0xfffffe), {who: 'a', opcode: ib.RCReadResponseOnly, psn: 0xfffffe, msn: 1},
 	}, "answers PSN"},
+	{"ATOMIC WRITE and FLUSH, each with its answer", []talk{
+		{who: 'r', opcode: ib.RCAtomicWrite, psn: 0xfffffe, bytes: 8},
+		{who: 'r', opcode: ib.RCFlush, psn: 0xffffff},
+		{who: 'a', opcode: ib.RCReadResponseOnly, psn: 0xfffffe, syndrome: none, msn: 1},
+		{who: 'a', opcode: ib.RCReadResponseOnly, psn: 0xffffff, syndrome: none, msn: 2},
+	}, ""},
+	{"an ACK of a FLUSH", []talk{
+		{who: 'r', opcode: ib.RCFlush, psn: 0xfffffe}, ack(0xfffffe, 1),
+	}, "an ACK carries PSN"},
+	{"a FLUSH that brings data", []talk{
+		{who: 'r', opcode: ib.RCFlush, psn: 0xfffffe},
+		{who: 'a', opcode: ib.RCReadResponseOnly, psn: 0xfffffe, bytes: 4, msn: 1},
+	}, "answers PSN"},
+	{"an ATOMIC WRITE of seven bytes", []talk{
+		{who: 'r', opcode: ib.RCAtomicWrite, psn: 0xfffffe, bytes: 7},
+	}, "at MTU"},
 	{"atomic answer for a READ", []talk{
 		read, {who: 'a', opcode: ib.RCAtomicAcknowledge, psn: 0xfffffe, msn: 1},
 	}, "answers PSN"},
@@ -161,5 +178,23 @@ func TestConversation_EveryMistake_IsFound(t *testing.T) {
 		c := &Conversation{Court: &court, Name: r.name, MTU: testMTU, First: 0xfffffe, RNRRetry: 1}
 		c.play(r.list)
 		expect(t, &court, r.want)
+	}
+}
+
+func TestConversation_Flush_IsToldWhenAnswered(t *testing.T) {
+	var court Court
+	var told []int
+	c := Conversation{Court: &court, MTU: testMTU, Flushed: func(n int) { told = append(told, n) }}
+	c.First = 0xfffffe
+	c.play([]talk{
+		{who: 'r', opcode: ib.RCFlush, psn: 0xfffffe},
+		send(0xffffff),
+		{who: 'r', opcode: ib.RCFlush, psn: 0},
+		{who: 'a', opcode: ib.RCReadResponseOnly, psn: 0xfffffe, syndrome: none, msn: 1},
+		{who: 'a', opcode: ib.RCReadResponseOnly, psn: 0, syndrome: none, msn: 3},
+		{who: 'a', opcode: ib.RCReadResponseOnly, psn: 0, syndrome: none, msn: 3},
+	})
+	if want := []int{0, 1, 1}; !slices.Equal(told, want) || court.HasFailed() {
+		t.Errorf("told %v, want %v; %v", told, want, court.Failures())
 	}
 }

@@ -41,25 +41,54 @@ func (w *Window) Confirm(x *Write) {
 	if !w.remove(x) {
 		return
 	}
-	want := make([]byte, x.n)
-	Fill(want, x.seed, x.from)
 	at := w.Off + x.off
 	// Where a later write is open, this is what lies below it.
-	copy(w.Mem.shadow[at:at+x.n], want)
-	for _, y := range append(slices.Clone(w.pending), w.doubts...) {
+	Fill(w.Mem.shadow[at:at+x.n], x.seed, x.from)
+	if i := w.missing(x, w.pending); i >= 0 {
+		w.Mem.Court.Failf("%s: byte %d of a completed write of %d bytes at %#x is not there",
+			w.Name, i, x.n, at)
+	}
+	w.Mem.Release(x.claim)
+}
+
+// missing returns the first byte of x that is not there, or −1; those that a later write may have
+// covered are not looked at.
+func (w *Window) missing(x *Write, later []*Write) int {
+	want := make([]byte, x.n)
+	Fill(want, x.seed, x.from)
+	for _, y := range append(slices.Clone(later), w.doubts...) {
 		lo, hi := max(x.off, y.off), min(x.off+x.n, y.off+y.n)
 		if lo < hi {
 			copy(want[lo-x.off:hi-x.off], w.Mem.Bytes[w.Off+lo:w.Off+hi])
 		}
 	}
-	for i, b := range w.Mem.Bytes[at : at+x.n] {
+	for i, b := range w.Mem.Bytes[w.Off+x.off : w.Off+x.off+x.n] {
 		if b != want[i] {
-			w.Mem.Court.Failf("%s: byte %d of a completed write of %d bytes at %#x is not there",
-				w.Name, i, x.n, at)
-			break
+			return i
 		}
 	}
-	w.Mem.Release(x.claim)
+	return -1
+}
+
+// Pending returns the writes that are open now.
+func (w *Window) Pending() []*Write { return slices.Clone(w.pending) }
+
+// Flushed says that the other side answers a request to make these writes visible: those that are
+// still open are there, though their sender does not know it yet (IBTA A19.4.3).
+func (w *Window) Flushed(list []*Write) {
+	if w.closed || w.Mem.frozen {
+		return
+	}
+	for _, x := range list {
+		i := slices.Index(w.pending, x)
+		if i < 0 {
+			continue
+		}
+		if at := w.missing(x, w.pending[i+1:]); at >= 0 {
+			w.Mem.Court.Failf("%s: byte %d of a write of %d bytes at %#x is not there as a FLUSH "+
+				"after it is answered", w.Name, at, x.n, w.Off+x.off)
+		}
+	}
 }
 
 func (w *Window) remove(x *Write) bool {
