@@ -24,10 +24,10 @@ const (
 // the kernel's device, each within its own end, and compares what they tell, line by line. What is
 // allowed to differ is in differences. RNIC_DIFFERENTIAL names other programs: "100" or "100-199".
 func TestDifferential_RandomPrograms_SameAsKernel(t *testing.T) {
-	img := requireInterop(t)
+	img := requireInterop(t, rxe)
 	first, last := differentialRange(t)
 	g := bootGuest(t, img, 1500)
-	h := newHost(t, g.ns, img.programs)
+	h := newHost(t, g.ns, img)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the guest's console:\n%s", g.consoleText())

@@ -1,15 +1,15 @@
-// Package interop lets a SoftRNIC and the kernel's own RoCE v2 driver, rdma_rxe, talk to each
-// other: unmodified programs on both sides, the kernel in a virtual machine, the NIC in a network
-// namespace at the other end of its cable.
+// Package interop lets a SoftRNIC and the kernel's own drivers, rdma_rxe for RoCE v2 and siw for
+// iWARP, talk to each other: unmodified programs on both sides, the kernel in a virtual machine,
+// the NIC in a network namespace at the other end of its cable.
 //
 //	namespace                        virtual machine
-//	programs, rnic ─── tap0 ═══ eth0 ─── rdma_rxe, programs
+//	programs, rnic ─── tap0 ═══ eth0 ─── rdma_rxe or siw, programs
 //	                    │
 //	                    └ wiretap: every checksum of ours; tshark
 //
-// The tests fetch Debian's kernel package and boot it under QEMU, without KVM and without touching
-// the host's kernel. That takes a network the first time, and minutes of a core, so they run only
-// when asked for:
+// The tests fetch Debian's kernel package, compile siw for it, which it lacks, and boot it under
+// QEMU, without KVM and without touching the host's kernel. That takes a network the first time,
+// and minutes of a core, so they run only when asked for:
 //
 //	make interop
 //	RNIC_INTEROP=1 go test ./test/interop -run TestKernel/1500/Sizes/ib_write_bw -v

@@ -27,8 +27,9 @@ const (
 	agentAddress    = guestV4 + ":2" // guest/main.go, agentPort
 )
 
-// guest is a virtual machine whose kernel has an rxe device.
+// guest is a virtual machine whose kernel has a software RDMA device.
 type guest struct {
+	driver  driver
 	ns      *netnstest.Namespace // the host at the other end of the cable
 	console string
 }
@@ -36,7 +37,9 @@ type guest struct {
 // bootGuest starts a machine that ends with the test, and returns when it takes requests.
 func bootGuest(t *testing.T, img image, mtu int) *guest {
 	t.Helper()
-	g := &guest{ns: netnstest.New(t), console: filepath.Join(t.TempDir(), "console")}
+	g := &guest{
+		driver: img.driver, ns: netnstest.New(t), console: filepath.Join(t.TempDir(), "console"),
+	}
 	g.ns.Do(func() { addTap(t, mtu) })
 	card := "virtio-net-pci,netdev=cable,romfile=,csum=off,guest_csum=off,gso=off," +
 		"guest_tso4=off,guest_tso6=off,guest_ufo=off,host_tso4=off,host_tso6=off,host_ufo=off," +
@@ -45,7 +48,8 @@ func bootGuest(t *testing.T, img image, mtu int) *guest {
 		"-m", "1024", "-smp", "2", "-display", "none", "-no-reboot", "-nodefaults",
 		"-no-user-config", "-kernel", img.kernel, "-initrd", img.initrd, "-append",
 		fmt.Sprintf("console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on "+
-			"guest.addr=%s/24,%s/64 guest.mtu=%d", guestV4, guestV6, mtu),
+			"guest.addr=%s/24,%s/64 guest.mtu=%d guest.driver=%s", guestV4, guestV6, mtu,
+			img.driver.link),
 		"-serial", "file:"+g.console, "-device", "virtio-rng-pci",
 		"-netdev", "tap,id=cable,ifname="+tapName+",script=no,downscript=no", "-device", card)
 	// It must not outlive a test that times out.
@@ -175,7 +179,7 @@ func (g *guest) start(t *testing.T, args ...string) *program {
 	return p
 }
 
-func (g *guest) device() string { return "rxe0" }
+func (g *guest) device() string { return g.driver.device }
 
 func (g *guest) awaitTCP(t *testing.T, p *program, port int) {
 	t.Helper()

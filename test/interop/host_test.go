@@ -24,11 +24,12 @@ type host struct {
 	dir string
 	// programs is a directory of programs that are on no path.
 	programs string
+	own      string // name of the device that programs are to use
 	nic      *exec.Cmd
 }
 
-// newHost starts a NIC in the namespace.
-func newHost(t *testing.T, ns *netnstest.Namespace, programs string) *host {
+// newHost starts a NIC in the namespace. Programs use its device own; up are options of "rnic up".
+func newHost(t *testing.T, ns *netnstest.Namespace, img image, up ...string) *host {
 	t.Helper()
 	// Not t.TempDir: the path of a socket is short.
 	dir, err := os.MkdirTemp("", "rnic-interop-")
@@ -36,9 +37,9 @@ func newHost(t *testing.T, ns *netnstest.Namespace, programs string) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	h := &host{ns: ns, dir: dir, programs: programs}
+	h := &host{ns: ns, dir: dir, programs: img.programs, own: img.driver.ours}
 	var log bytes.Buffer
-	h.nic = h.command(binary(t), "up")
+	h.nic = h.command(binary(t), append([]string{"up"}, up...)...)
 	h.nic.Stdout, h.nic.Stderr = &log, &log
 	h.ns.Do(func() { err = h.nic.Start() })
 	if err != nil {
@@ -74,7 +75,7 @@ func (h *host) command(name string, args ...string) *exec.Cmd {
 	c := exec.Command(name, args...)
 	c.Env = []string{
 		"PATH=" + h.programs + ":" + os.Getenv("PATH"), "LANG=C", "HOME=" + h.dir,
-		"XDG_RUNTIME_DIR=" + h.dir,
+		"XDG_RUNTIME_DIR=" + h.dir, "RNIC_DEVICE=" + h.own,
 	}
 	// Nothing outlives a test that times out.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -82,7 +83,7 @@ func (h *host) command(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-func (h *host) device() string { return "rnic0" }
+func (h *host) device() string { return h.own }
 
 func (h *host) start(t *testing.T, args ...string) *program {
 	t.Helper()

@@ -18,7 +18,7 @@ import (
 // checksum of packets is asked for by name at run time, so it is listed. The second half makes
 // the cable a bad one.
 var guestModules = []string{
-	"virtio_pci", "virtio_net", "crc32_generic", "ib_uverbs", "rdma_rxe", "rdma_ucm",
+	"virtio_pci", "virtio_net", "crc32_generic", "ib_uverbs", "rdma_ucm",
 	"ifb", "sch_ingress", "sch_netem", "cls_matchall", "act_mirred",
 }
 
@@ -36,7 +36,10 @@ const threadLibrary = "/lib/*-linux-gnu/libgcc_s.so.1"
 
 // image is a kernel and a root file system in memory, and the directory of the programs of
 // testdata, which are in it as well.
-type image struct{ kernel, initrd, programs string }
+type image struct {
+	kernel, initrd, programs string
+	driver                   driver
+}
 
 // ownPrograms do what no program of Debian does.
 var ownPrograms = []string{"window", "differential"}
@@ -64,8 +67,9 @@ func buildPrograms(dir string) error {
 	return nil
 }
 
-// buildImage makes an image in dir from the kernel package in the cache and the host's programs.
-func buildImage(dir string) (image, error) {
+// buildImage makes an image in dir from the kernel package in the cache, a driver and the host's
+// programs.
+func buildImage(dir string, d driver) (image, error) {
 	root, err := unpackKernel()
 	if err != nil {
 		return image{}, err
@@ -79,10 +83,10 @@ func buildImage(dir string) (image, error) {
 		a.addDir(name)
 	}
 	a.addConsole()
-	if err := addModules(&a, root); err != nil {
+	if err := addModules(&a, root, d); err != nil {
 		return image{}, err
 	}
-	if err := addPrograms(&a); err != nil {
+	if err := addPrograms(&a, d); err != nil {
 		return image{}, err
 	}
 	programs := filepath.Join(dir, "programs")
@@ -107,7 +111,7 @@ func buildImage(dir string) (image, error) {
 	if err := os.WriteFile(initrd, a.finish(), 0o600); err != nil {
 		return image{}, err
 	}
-	return image{kernel: kernels[0], initrd: initrd, programs: programs}, nil
+	return image{kernel: kernels[0], initrd: initrd, programs: programs, driver: d}, nil
 }
 
 var kernelPackage = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
@@ -138,35 +142,26 @@ func tryUnpackKernel() (root string, err error) {
 		return "", errors.New("no package linux-image-amd64 is known")
 	}
 	name := string(m[1])
-	cache, err := os.UserCacheDir()
+	cache, err := cacheDir()
 	if err != nil {
 		return "", err
 	}
-	cache = filepath.Join(cache, "softrnic", "interop")
 	root = filepath.Join(cache, name)
 	if _, err := os.Stat(root); err == nil {
 		return root, nil
 	}
 	// Two that do it at once each have a directory of their own.
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", err
-	}
 	partial, err := os.MkdirTemp(cache, "partial-")
 	if err != nil {
 		return "", err
 	}
 	defer os.RemoveAll(partial)
-	download := exec.Command("apt-get", "-o", "APT::Sandbox::User=root", "download", name)
-	download.Dir = partial
-	if out, err := download.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("apt-get download %s: %w: %s", name, err, out)
-	}
-	packages, err := filepath.Glob(filepath.Join(partial, "*.deb"))
-	if err != nil || len(packages) != 1 {
-		return "", fmt.Errorf("%d packages came of apt-get download %s", len(packages), name)
+	deb, err := download(partial, name)
+	if err != nil {
+		return "", err
 	}
 	unpacked := filepath.Join(partial, "root")
-	out, err = exec.Command("dpkg-deb", "-x", packages[0], unpacked).CombinedOutput()
+	out, err = exec.Command("dpkg-deb", "-x", deb, unpacked).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("unpack the kernel: %w: %s", err, out)
 	}
@@ -177,7 +172,7 @@ func tryUnpackKernel() (root string, err error) {
 }
 
 // addModules adds the modules and the list that says in which order to load them.
-func addModules(a *archive, root string) error {
+func addModules(a *archive, root string, d driver) error {
 	files := map[string]string{}
 	walk := func(path string, _ fs.DirEntry, err error) error {
 		name, ok := strings.CutSuffix(strings.TrimSuffix(filepath.Base(path), ".xz"), ".ko")
@@ -190,8 +185,11 @@ func addModules(a *archive, root string) error {
 	if err := filepath.WalkDir(root, walk); err != nil {
 		return err
 	}
+	if err := d.addOwnModules(files, root); err != nil {
+		return err
+	}
 	var order []string
-	for _, name := range guestModules {
+	for _, name := range slices.Concat(guestModules, d.modules) {
 		if files[name] == "" {
 			continue // built into the kernel
 		}
@@ -260,17 +258,17 @@ func moduleNeeds(file string) ([]string, error) {
 
 var libraryPath = regexp.MustCompile(`(/\S+) \(0x`)
 
-// addPrograms adds the programs, their libraries, and the provider of rxe with its registration.
-func addPrograms(a *archive) error {
-	providers, err := filepath.Glob("/usr/lib/*/libibverbs/librxe-*.so")
+// addPrograms adds the programs, their libraries, and the driver's provider with its registration.
+func addPrograms(a *archive, d driver) error {
+	providers, err := filepath.Glob("/usr/lib/*/libibverbs/lib" + d.link + "-*.so")
 	if err != nil || len(providers) != 1 {
-		return fmt.Errorf("%d providers for rxe; install ibverbs-providers", len(providers))
+		return fmt.Errorf("%d providers for %s; install ibverbs-providers", len(providers), d.link)
 	}
 	more, err := filepath.Glob(threadLibrary)
 	if err != nil || len(more) == 0 {
 		return fmt.Errorf("no %s", threadLibrary)
 	}
-	files := []string{"/etc/libibverbs.d/rxe.driver", providers[0], more[0]}
+	files := []string{"/etc/libibverbs.d/" + d.link + ".driver", providers[0], more[0]}
 	for _, name := range guestPrograms {
 		path, err := exec.LookPath(name)
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// requireInterop returns the image of the guest, or skips the test with the reason.
-func requireInterop(t *testing.T) image {
+// requireInterop returns the image of a guest with a driver, or skips the test with the reason.
+func requireInterop(t *testing.T, d driver) image {
 	t.Helper()
 	if os.Getenv("RNIC_INTEROP") == "" {
 		t.Skip("boots a virtual machine: make interop")
@@ -18,18 +18,18 @@ func requireInterop(t *testing.T) image {
 	if runtime.GOARCH != "amd64" || os.Geteuid() != 0 {
 		t.Skip("the virtual machine is an amd64 one, and its cable needs root")
 	}
-	img, err := buildImage(t.TempDir())
+	img, err := buildImage(t.TempDir(), d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return img
 }
 
-// newLink boots a guest and starts a NIC at the other end of its cable.
-func newLink(t *testing.T, img image, mtu, path int) *link {
+// newLink boots a guest and starts a NIC, with options of "rnic up", at the other end of its cable.
+func newLink(t *testing.T, img image, mtu, path int, up ...string) *link {
 	t.Helper()
 	l := &link{guest: bootGuest(t, img, mtu), path: path, port: 20000, gids: map[string]string{}}
-	l.host = newHost(t, l.guest.ns, img.programs)
+	l.host = newHost(t, l.guest.ns, img, up...)
 	l.tap = newWiretap(t, l.guest)
 	return l
 }
@@ -39,7 +39,7 @@ func newLink(t *testing.T, img image, mtu, path int) *link {
 // size, address family and way to connect meet which program is a sample, unless RNIC_INTEROP=all
 // wants each with each.
 func TestKernel_EveryProgram_BothWays(t *testing.T) {
-	img := requireInterop(t)
+	img := requireInterop(t, rxe)
 	for _, m := range []struct{ mtu, path, every, everyOther int }{
 		{1500, 1024, 1, 3},
 		{9000, 4096, 2, 5},
@@ -74,8 +74,14 @@ func requirePerftestV6(t *testing.T) {
 
 // TestKernel_Ping_WithRping lets rnic ping and rping measure each other.
 func TestKernel_Ping_WithRping(t *testing.T) {
-	img := requireInterop(t)
+	img := requireInterop(t, rxe)
 	l := newLink(t, img, 1500, 1024)
+	pingRows(t, l)
+}
+
+// pingRows runs rnic ping against rping and the other way round.
+func pingRows(t *testing.T, l *link) {
+	t.Helper()
 	for _, v6 := range []bool{false, true} {
 		for _, size := range []int{23, 64, 4097, 65535} {
 			name, bind := fmt.Sprint(size), " "
@@ -103,7 +109,7 @@ func TestKernel_Ping_WithRping(t *testing.T) {
 // TestKernel_LossyLink_Recovers lets the cable lose, double and reorder packets both ways. The
 // kernel's driver takes seconds to notice some losses, so the runs are short.
 func TestKernel_LossyLink_Recovers(t *testing.T) {
-	img := requireInterop(t)
+	img := requireInterop(t, rxe)
 	l := newLink(t, img, 1500, 1024)
 	p := l.guest.start(t, "guest", "disturb", "1")
 	p.check(t, p.end(t))

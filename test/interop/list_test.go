@@ -124,6 +124,10 @@ func cmRows() []row {
 		lacking(cmRow("rdma_xserver -p PORT -c x", "rdma_xclient -s ADDR -p PORT -c x"),
 			"the kernel's driver has no XRC", "rdma_create_ep: Operation not supported"),
 	}
+	return append(rows, rpingRows()...)
+}
+
+func rpingRows() (rows []row) {
 	for _, size := range []int{23, 64, 1023, 1024, 1025, 4095, 4096, 4097, 65535} {
 		args := fmt.Sprintf(" -p PORT -C 5 -V -v -S %d", size)
 		rows = append(rows, cmRow("rping -s"+args, "rping -c -a ADDR"+args).

@@ -44,7 +44,7 @@ func streamRow(program, args string) row {
 // TestKernel_Rsockets_BothWays is the proof of the wire: an implementation that nobody here wrote
 // is at the other end.
 func TestKernel_Rsockets_BothWays(t *testing.T) {
-	img := requireInterop(t)
+	img := requireInterop(t, rxe)
 	l := newLink(t, img, 1500, 1024)
 	l.run(t, rsocketRows())
 	// rdma-core's client that polls takes the server's end for an error, whatever there is left to

@@ -26,16 +26,18 @@ import (
 // among them, which tshark does not know; and it keeps the first frames of each row, each way, for
 // tshark to judge at the end.
 type wiretap struct {
+	medium medium
 	socket int
 	mac    string // ours
 	file   *os.File
 	budget [2]atomic.Int64 // frames of the present row still to keep, by side
+	port   atomic.Int32    // of the present row
 	groups atomic.Int64    // datagrams of the kernel's to groups in the present row
 	stop   atomic.Bool
 	done   chan struct{}
 	err    error // of the goroutine, until done
 
-	seen, kept [2]int64 // frames of RoCE by side, owned by the goroutine until done
+	seen, kept [2]int64 // frames of RDMA by side, owned by the goroutine until done
 	complaints []string // about ours, likewise
 }
 
@@ -54,7 +56,7 @@ const (
 // newWiretap watches a link until the test ends, and judges it then.
 func newWiretap(t *testing.T, g *guest) *wiretap {
 	t.Helper()
-	w := &wiretap{done: make(chan struct{})}
+	w := &wiretap{medium: mediumOf(g.driver), done: make(chan struct{})}
 	var err error
 	if w.file, err = os.Create(filepath.Join(t.TempDir(), "cable.pcap")); err != nil {
 		t.Fatal(err)
@@ -96,7 +98,8 @@ func openTap() (socket int, mac string, err error) {
 }
 
 // begin begins a row.
-func (w *wiretap) begin() {
+func (w *wiretap) begin(port int) {
+	w.port.Store(int32(port))
 	w.budget[ours].Store(framesPerRow)
 	w.budget[theirs].Store(framesPerRow)
 	w.groups.Store(0)
@@ -121,7 +124,7 @@ func (w *wiretap) watch() error {
 		if link, ok := from.(*unix.SockaddrLinklayer); ok && link.Pkttype == unix.PACKET_OUTGOING {
 			side = ours
 		}
-		if !w.examine(frame[:n], side) || w.budget[side].Add(-1) < 0 {
+		if !w.medium.examine(w, frame[:n], side) || w.budget[side].Add(-1) < 0 {
 			continue
 		}
 		w.kept[side]++
@@ -131,6 +134,19 @@ func (w *wiretap) watch() error {
 		}
 	}
 	return out.Flush()
+}
+
+// medium is how RDMA travels on the cable: which frames are of it, and what tshark is asked.
+type medium struct {
+	examine func(w *wiretap, frame []byte, side int) bool
+	ask     func(w *wiretap, t *testing.T)
+}
+
+func mediumOf(d driver) medium {
+	if d.link == siw.link {
+		return medium{examine: (*wiretap).examineTCP, ask: (*wiretap).askTsharkOfStreams}
+	}
+	return medium{examine: (*wiretap).examine, ask: (*wiretap).askTshark}
 }
 
 // examine reports whether a frame is RoCE, and checks it if it is ours.
@@ -203,7 +219,7 @@ func (w *wiretap) judge(t *testing.T) {
 	for _, complaint := range w.complaints {
 		t.Error(complaint)
 	}
-	w.askTshark(t)
+	w.medium.ask(w, t)
 }
 
 // guessed are protocols that tshark believes to see in the arbitrary payload of some messages.

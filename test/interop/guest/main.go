@@ -48,6 +48,7 @@ func boot() error {
 type options struct {
 	addresses []string
 	mtu       int
+	driver    string
 }
 
 func readOptions(name string) (options, error) {
@@ -55,10 +56,13 @@ func readOptions(name string) (options, error) {
 	if err != nil {
 		return options{}, fmt.Errorf("read the command line: %w", err)
 	}
-	o := options{mtu: 1500}
+	o := options{mtu: 1500, driver: "rxe"}
 	for _, word := range strings.Fields(string(line)) {
 		if list, ok := strings.CutPrefix(word, "guest.addr="); ok {
 			o.addresses = strings.Split(list, ",")
+		}
+		if name, ok := strings.CutPrefix(word, "guest.driver="); ok {
+			o.driver = name
 		}
 		if text, ok := strings.CutPrefix(word, "guest.mtu="); ok {
 			if _, err := fmt.Sscan(text, &o.mtu); err != nil {

@@ -83,8 +83,8 @@ func bringUp(o options) error {
 			return fmt.Errorf("set %s up: %w", link.Attrs().Name, err)
 		}
 	}
-	if err := netlink.RdmaLinkAdd("rxe0", "rxe", card.Attrs().Name); err != nil {
-		return fmt.Errorf("add the rxe device: %w", err)
+	if err := netlink.RdmaLinkAdd(o.driver+"0", o.driver, card.Attrs().Name); err != nil {
+		return fmt.Errorf("add the %s device: %w", o.driver, err)
 	}
 	return nil
 }
