@@ -228,7 +228,8 @@ func TestRequester_NoReceive_T14_FailsAfterRNRRetries(t *testing.T) {
 		w.settle()
 		got := w.a.sends.take()
 		wantStatus(t, got, rdma.WCRNRRetryExcErr)
-		if got[0].VendorErr != uint32(abi.VendorRNR) || w.a.counters[work.CountRcvdRNR] != uint64(retries)+1 {
+		if got[0].VendorErr != uint32(abi.VendorRNR) ||
+			w.a.counters[work.CountRcvdRNR] != uint64(retries)+1 {
 			t.Fatalf("vendor %d, %d NAKs", got[0].VendorErr, w.a.counters[work.CountRcvdRNR])
 		}
 		if d := time.Duration(w.now); d < time.Duration(retries)*640*time.Microsecond {

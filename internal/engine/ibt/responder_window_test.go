@@ -355,7 +355,8 @@ func TestResponder_QuestionAmidRequests_IsTakenForARepetition(t *testing.T) {
 	if s.Questions == 0 || w.b.q.recv.window.silences != 0 || !w.b.q.recv.window.hasAnswered {
 		t.Errorf("%d questions, %d unanswered", s.Questions, w.b.q.recv.window.silences)
 	}
-	if w.a.counters[work.CountRcvdRNR]+w.b.counters[work.CountRcvdSeqErr]+w.b.counters[work.CountAckTimeout] != 0 {
+	if w.a.counters[work.CountRcvdRNR]+w.b.counters[work.CountRcvdSeqErr]+
+		w.b.counters[work.CountAckTimeout] != 0 {
 		t.Error("questions led to trouble")
 	}
 }
