@@ -19,6 +19,11 @@ func (q *QP) completeHead() {
 func (q *QP) completeOne() {
 	r := &q.send
 	w := r.wrs.At(0)
+	if o := w.owner; o != ownerProgram {
+		q.popHead()
+		q.completeOwn(o, rdma.WCSuccess, abi.VendorNone)
+		return
+	}
 	isSignaled := q.cfg.SignalAll || w.has(rdma.SendSignaled)
 	q.cqe = abi.CQE{
 		WRID: w.wqe.WRID, Opcode: uint32(w.op.wc), ByteLen: w.length,
@@ -38,8 +43,12 @@ func (q *QP) completeOne() {
 // popHead takes the oldest request off the books.
 func (q *QP) popHead() {
 	r := &q.send
+	if r.wrs.At(0).owner == ownerProgram {
+		r.popped++
+	} else {
+		r.own--
+	}
 	r.wrs.Pop()
-	r.popped++
 	r.cur = max(r.cur-1, 0)
 	q.stats.SendCompleted++
 }
@@ -80,6 +89,12 @@ func (q *QP) failHead(s rdma.WCStatus, v abi.Vendor) {
 	}
 	w := r.wrs.At(0)
 	q.noteFailure(w, s, v)
+	if o := w.owner; o != ownerProgram {
+		q.popHead()
+		q.completeOwn(o, s, v)
+		q.enterError()
+		return
+	}
 	q.cqe = abi.CQE{
 		WRID: w.wqe.WRID, Status: uint32(s), Opcode: uint32(w.op.wc), VendorErr: uint32(v),
 		QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
@@ -114,9 +129,12 @@ func (q *QP) failReceive(s rdma.WCStatus, v abi.Vendor) bool {
 		return false
 	}
 	q.recv.hasWR = false
+	op := rdma.WCOpRecv
+	if q.tagging != nil && q.forgetBuffer() {
+		op = rdma.WCOpTagRecv
+	}
 	q.cqe = abi.CQE{
-		WRID: q.recv.wr.WRID, Status: uint32(s), Opcode: uint32(rdma.WCOpRecv),
-		VendorErr: uint32(v), QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
+		WRID: q.recv.wr.WRID, Status: uint32(s), Opcode: uint32(op), VendorErr: uint32(v), QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
 	}
 	q.stats.RecvCompleted++
 	q.recv.target.RecvCQ.Push(&q.cqe, true)

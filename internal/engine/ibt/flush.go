@@ -75,9 +75,17 @@ func (q *QP) flushSends(budget *int) bool {
 		}
 		*budget--
 		w := r.wrs.At(0)
-		id, code := w.wqe.WRID, w.op.wc
+		id, code, o := w.wqe.WRID, w.op.wc, w.owner
 		q.popHead()
+		if o != ownerProgram {
+			q.host.Count(work.CountFlushed, 1)
+			q.completeOwn(o, rdma.WCWRFlushErr, abi.VendorFlushed)
+			continue
+		}
 		q.pushFlushed(id, code)
+	}
+	if !q.flushTagged(budget) {
+		return false
 	}
 	n, ok := r.ring.Pending()
 	if !ok {

@@ -45,15 +45,17 @@ type Domain interface {
 
 // Config makes a QP.
 type Config struct {
-	Host      Host
-	Type      rdma.QPType
-	QPN       rdma.QPN
-	PD        mem.PD
-	SQ        *ring.Consumer    // nil without a send queue
-	RQ        work.ReceiveQueue // nil for XRC
-	SendCQ    work.CompletionQueue
-	RecvCQ    work.CompletionQueue
-	Domain    Domain // XRC_RECV only
+	Host   Host
+	Type   rdma.QPType
+	QPN    rdma.QPN
+	PD     mem.PD
+	SQ     *ring.Consumer    // nil without a send queue
+	RQ     work.ReceiveQueue // nil for XRC
+	SendCQ work.CompletionQueue
+	RecvCQ work.CompletionQueue
+	Domain Domain // XRC_RECV only
+	// Tags is what RQ matches tags with; nil for most. RC only, with a send queue.
+	Tags      work.Matcher
 	MaxSGE    uint32 // of the send queue
 	MaxInline uint32
 	SignalAll bool

@@ -28,6 +28,8 @@ type QP struct {
 	recv  responder
 	flush flusher
 	cnp   notifier
+	// tagging is nil but where receives come from a queue that matches tags.
+	tagging *tagging
 	// isRequestTurn alternates between requests and READ responses, so that neither starves.
 	isRequestTurn bool
 
@@ -44,6 +46,7 @@ func New(cfg Config) *QP {
 		cfg.Scratch = work.NewScratch()
 	}
 	q := &QP{cfg: cfg, host: cfg.Host, table: cfg.Host.Memory(), base: serviceBase(cfg.Type)}
+	q.tagging = newTagging(cfg.Tags)
 	q.send.ring = cfg.SQ
 	q.recv.target = Target{PD: cfg.PD, RQ: cfg.RQ, RecvCQ: cfg.RecvCQ}
 	q.reset()

@@ -20,6 +20,7 @@ type requester struct {
 	ring      *ring.Consumer
 	unfetched uint32 // published entries that are not in wrs yet
 	popped    uint32 // completed requests whose entries the application has not got back yet
+	own       uint32 // requests in wrs that are not the program's, and have no entry in the ring
 	wrs       work.Deque[sendWR]
 	cur       int // the request of wrs that psn belongs to; wrs.Len(): one not fetched yet
 	reads     work.Deque[readRange]
@@ -59,7 +60,7 @@ type creditLimit struct {
 }
 
 func (r *requester) reset() {
-	r.unfetched, r.popped = 0, 0
+	r.unfetched, r.popped, r.own = 0, 0, 0
 	r.wrs = work.Deque[sendWR]{} // with the copies, which may be large
 	r.receives = 0
 	r.isStalled, r.isDrainNoted = false, false
@@ -109,15 +110,19 @@ func (q *QP) loadSendRing() {
 		return
 	}
 	n, ok := r.ring.Pending()
-	if !ok || n < r.popped+uint32(r.wrs.Len()) {
+	used := r.used()
+	if !ok || n < used {
 		q.stats.CorruptRings++
 		q.host.Note(q, work.Cause{Vendor: abi.VendorBadWQE})
 		q.host.Raise(q, rdma.EventQPFatal)
 		q.enterError()
 		return
 	}
-	r.unfetched = n - r.popped - uint32(r.wrs.Len())
+	r.unfetched = n - used
 }
+
+// used returns how many entries of the ring belong to requests that were fetched.
+func (r *requester) used() uint32 { return r.popped + uint32(r.wrs.Len()) - r.own }
 
 // hasRequest reports that pollRequest may have something to send or to fetch.
 func (q *QP) hasRequest() bool {
@@ -131,7 +136,7 @@ func (q *QP) hasRequest() bool {
 	if q.state == rdma.QPStateSQD && q.isDrained() {
 		return false
 	}
-	return r.retry.isProbing || r.cur < r.wrs.Len() || r.unfetched > 0
+	return r.retry.isProbing || r.cur < r.wrs.Len() || r.unfetched > 0 || q.hasOwnRequest()
 }
 
 // pollRequest makes the next request packet.

@@ -14,20 +14,40 @@ const sendFlagsKnown = rdma.SendFence | rdma.SendSignaled | rdma.SendSolicited |
 // no more requests under way than its queue has entries.
 func (q *QP) fetch() *sendWR {
 	r := &q.send
+	if q.hasOwnRequest() {
+		return q.fetchOwn()
+	}
 	if r.unfetched == 0 {
 		q.loadSendRing()
 		if r.unfetched == 0 || !q.canRequest() {
 			return nil
 		}
 	}
-	slot := r.ring.Slot(r.popped + uint32(r.wrs.Len()))
+	slot := r.ring.Slot(r.used())
 	r.unfetched--
+	w := q.pushWR(ownerProgram)
+	q.copyWQE(w, slot)
+	return q.admit(w)
+}
+
+// pushWR begins a request at the end of wrs.
+func (q *QP) pushWR(o owner) *sendWR {
+	r := &q.send
 	w := r.wrs.Push()
 	w.fail, w.vendor, w.fault, w.bad = rdma.WCSuccess, abi.VendorNone, mem.FaultNone, 0
-	w.isDone = false
+	w.owner, w.isDone = o, false
+	if o != ownerProgram {
+		r.own++
+	}
 	w.length, w.packets, w.first = 0, 0, r.next
 	w.serial = q.cfg.Scratch.NewSerial()
-	q.copyWQE(w, slot)
+	return w
+}
+
+// admit checks a request that pushWR has begun and gives it its place in the sequence.
+func (q *QP) admit(w *sendWR) *sendWR {
+	r := &q.send
+	w.op = operationOf(w.wqe.Opcode)
 	q.checkWQE(w)
 	if w.op.takesReceive && w.fail == rdma.WCSuccess {
 		r.receives++
@@ -47,7 +67,6 @@ func (q *QP) copyWQE(w *sendWR, slot []byte) {
 	var fixed [abi.SendWQEBytes]byte
 	copy(fixed[:], slot)
 	abi.DecodeSendWQE(fixed[:], &w.wqe)
-	w.op = operationOf(w.wqe.Opcode)
 	tail := slot[abi.SendWQEBytes:]
 	n := int(w.wqe.NumSGE)
 	if w.has(rdma.SendInline) {

@@ -54,6 +54,9 @@ func (q *QP) isInOrder(info *ib.OpcodeInfo) bool {
 
 // executeSend puts a packet of a SEND into the receive (IBTA 9.4.1).
 func (q *QP) executeSend(p *Packet, info *ib.OpcodeInfo) verdict {
+	if q.tagging != nil {
+		return q.executeTagged(p, info)
+	}
 	r := &q.recv
 	isFirst := info.Position == ib.First || info.Position == ib.Only
 	isLast := info.Position == ib.Last || info.Position == ib.Only
@@ -71,12 +74,8 @@ func (q *QP) executeSend(p *Packet, info *ib.OpcodeInfo) verdict {
 		return verdictAccept
 	}
 	q.cqe = abi.CQE{ByteLen: uint32(r.message.done), Opcode: uint32(rdma.WCOpRecv)}
-	if info.Headers.Has(ib.HasIETH) {
-		if v := q.invalidate(rdma.Key(p.Headers.Inv)); v != verdictAccept {
-			return v
-		}
-		q.cqe.WCFlags |= uint32(rdma.WCWithInv)
-		q.cqe.ImmOrRKey = uint32(p.Headers.Inv)
+	if v := q.invalidateFor(p, info); v != verdictAccept {
+		return v
 	}
 	r.message = message{}
 	q.finishReceive(p, info)
@@ -140,10 +139,17 @@ func (q *QP) noteEntryAt(off uint64) {
 	}
 }
 
-// invalidate revokes a key for a SEND with invalidate (IBTA 9.4.1.1).
-func (q *QP) invalidate(key rdma.Key) verdict {
+// invalidateFor revokes the key that a SEND with invalidate names, and says so in the completion
+// (IBTA 9.4.1.1).
+func (q *QP) invalidateFor(p *Packet, info *ib.OpcodeInfo) verdict {
+	if !info.Headers.Has(ib.HasIETH) {
+		return verdictAccept
+	}
+	key := rdma.Key(p.Headers.Inv)
 	f := q.table.Invalidate(q.peer(), key)
 	if f == mem.FaultNone {
+		q.cqe.WCFlags |= uint32(rdma.WCWithInv)
+		q.cqe.ImmOrRKey = uint32(p.Headers.Inv)
 		return verdictAccept
 	}
 	c := &q.recv.cause

@@ -25,6 +25,7 @@ type sendWR struct {
 	vendor abi.Vendor
 	fault  mem.Fault
 	bad    uint8 // the entry of the list at fault
+	owner  owner
 	// isDone says that a local operation was executed and waits for those before it to complete.
 	isDone bool
 

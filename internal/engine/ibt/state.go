@@ -118,6 +118,7 @@ func (q *QP) reset() {
 	q.flush = flusher{}
 	q.cnp = notifier{}
 	q.isRequestTurn = false
+	q.releaseTagged()
 	q.send.reset()
 	q.recv.reset()
 	q.stats = Stats{}
