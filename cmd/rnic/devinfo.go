@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/softrnic/softrnic/internal/daemon"
+	"github.com/softrnic/softrnic/internal/nic"
 )
 
 func newDevinfo() *cobra.Command {
@@ -36,7 +37,7 @@ func newDevinfo() *cobra.Command {
 			}
 			d := devinfo{out: c.OutOrStdout(), status: status, verbose: verbose}
 			if verbose {
-				attr, err := nic.deviceAttr(status.Device)
+				attr, err := nic.deviceAttr(status.Devices[0].Name)
 				if err != nil {
 					return fail(err)
 				}
@@ -60,14 +61,14 @@ type devinfo struct {
 }
 
 func (d *devinfo) print() {
-	s := &d.status
-	fmt.Fprintf(d.out, "device:\t%s\n", s.Device)
+	s, device := &d.status, &d.status.Devices[0]
+	fmt.Fprintf(d.out, "device:\t%s\n", device.Name)
 	d.section("", append([]property{
-		{"node_guid", s.NodeGUID},
+		{"node_guid", device.NodeGUID},
 		{"fw_ver", s.Version},
-		{"port_state", portState(s)},
-		{"active_mtu", fmt.Sprint(s.MTU)},
-		{"link_layer", linkLayer(s)},
+		{"port_state", portState(device)},
+		{"active_mtu", fmt.Sprint(device.MTU)},
+		{"link_layer", linkLayer(device)},
 		{"network", network(s)},
 	}, d.process()...))
 	d.section("GIDs", d.addresses())
@@ -110,14 +111,14 @@ func (d *devinfo) section(title string, properties []property) {
 	_ = table.Flush() // its only failure is the writer's, which the command line ignores
 }
 
-func portState(s *daemon.Status) string {
+func portState(s *nic.DeviceStatus) string {
 	if s.Active {
 		return "active"
 	}
 	return "down"
 }
 
-func linkLayer(s *daemon.Status) string {
+func linkLayer(s *nic.DeviceStatus) string {
 	if s.LID == 0 {
 		return s.Link
 	}
@@ -167,7 +168,7 @@ func works(yes bool) string {
 // addresses lists the GID table with the addresses that people know.
 func (d *devinfo) addresses() []property {
 	var out []property
-	for _, g := range d.status.GIDs {
+	for _, g := range d.status.Devices[0].GIDs {
 		text := fmt.Sprintf("%s\t%s\t%s", address(g.GID), g.Interface, g.Type)
 		if d.verbose {
 			text += "\t" + g.GID

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/daemon"
+	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/telemetry"
 )
 
@@ -84,7 +85,7 @@ func TestMetricsDoor_ServesCountersUntilClosed(t *testing.T) {
 	alive := true
 	door.serve(func() (daemon.Status, bool) {
 		s := daemon.Status{Lane: map[string]uint64{"turns": 77}}
-		s.Device = "rnic0"
+		s.Devices = []nic.DeviceStatus{{Name: "rnic0"}}
 		return s, alive
 	})
 	get := func() (int, string) {

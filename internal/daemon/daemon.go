@@ -140,7 +140,8 @@ func (d *Daemon) assemble() error {
 	var secret [8]byte
 	_, _ = rand.Read(secret[:]) // it never fails
 	d.lane, err = newLane(nic.Config{
-		Name: d.cfg.Device, NodeGUID: d.guid(found), Version: d.cfg.Version,
+		Devices:  []nic.DeviceConfig{{Name: d.cfg.Device}},
+		NodeGUID: d.guid(found), Version: d.cfg.Version,
 		Secret: binary.NativeEndian.Uint64(secret[:]), LocalSegment: d.localSegment(),
 		UnreliableRate: unreliableRate(wire), Client: d.cfg.client(),
 		HoldCompletions: d.profile.Completions,
@@ -345,7 +346,7 @@ func (d *Daemon) follow() {
 // setPort makes the table hold the sources. Lane, or before it runs.
 func (l *lane) setPort(now clock.Time, sources []gidSource, mtu rdma.MTU) {
 	l.stats.gidsLeftOut = uint64(l.gids.update(sources))
-	l.nic.SetPort(now, l.gids.portOf(sources, mtu))
+	l.nic.SetPort(now, 0, l.gids.portOf(sources, mtu))
 }
 
 // accept lets applications in.

@@ -18,11 +18,11 @@ import (
 )
 
 func (s *session) listDevices(*ctl.Message) (reply, *rdma.Refusal) {
-	var info abi.DeviceInfo
+	var info []abi.DeviceInfo
 	if !s.daemon.lane.do(func(clock.Time) { info = s.daemon.lane.nic.DeviceInfo() }) {
 		return reply{}, rdma.Refuse(unix.EIO, "the NIC is shutting down")
 	}
-	return reply{body: ctl.ListBytes([]abi.DeviceInfo{info})}, nil
+	return reply{body: ctl.ListBytes(info)}, nil
 }
 
 // openDevice makes the connection a context of the device.

@@ -15,7 +15,7 @@ func TestDaemon_NodeGUIDs_DifferInANamespaceAndSurviveRestarts(t *testing.T) {
 	dir := t.TempDir()
 	guid := func(d *daemon.Daemon) string {
 		s, _ := d.Status()
-		return s.NodeGUID
+		return s.Devices[0].NodeGUID
 	}
 	at := func(name string) daemon.Config {
 		return daemon.Config{SocketPath: filepath.Join(dir, name)}

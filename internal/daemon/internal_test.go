@@ -18,7 +18,9 @@ import (
 
 func newTestLane(t *testing.T) *lane {
 	t.Helper()
-	l, err := newLane(nic.Config{Name: "rnic0", NodeGUID: 1}, time.Microsecond)
+	l, err := newLane(nic.Config{
+		Devices: []nic.DeviceConfig{{Name: "rnic0"}}, NodeGUID: 1,
+	}, time.Microsecond)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,8 +127,8 @@ func TestDaemon_PortTaken_LocalOnlyWithReason(t *testing.T) {
 	if s1.LocalOnly != "" || !strings.Contains(s2.LocalOnly, "4791") || s2.Network != nil {
 		t.Errorf("first %q, second %q", s1.LocalOnly, s2.LocalOnly)
 	}
-	if s1.NodeGUID == s2.NodeGUID {
-		t.Errorf("two NICs have the node GUID %s", s1.NodeGUID)
+	if s1.Devices[0].NodeGUID == s2.Devices[0].NodeGUID {
+		t.Errorf("two NICs have the node GUID %s", s1.Devices[0].NodeGUID)
 	}
 	a, b := pair(t, second, 4096, true)
 	exchange(t, a, b)

@@ -22,6 +22,10 @@ func (c *Context) CreateAH(req *abi.CreateAHReq) (uint32, *rdma.Refusal) {
 	if p == nil {
 		return 0, refusef(syscall.EINVAL, "protection domain %d is unknown", req.PD)
 	}
+	if !c.device.transport.hasDatagrams {
+		return 0, refusef(syscall.EOPNOTSUPP, "%s has no address handles: %v has no datagrams",
+			c.device.name, c.device.transport)
+	}
 	if c.nic.counts.ahs >= limits.MaxAH {
 		return 0, refusef(syscall.ENOMEM, "limit of %d address handles", limits.MaxAH)
 	}
@@ -29,7 +33,7 @@ func (c *Context) CreateAH(req *abi.CreateAHReq) (uint32, *rdma.Refusal) {
 		return 0, r
 	}
 	h := c.nic.id()
-	addr, r := c.nic.port.resolve(&req.Attr, h)
+	addr, r := c.device.port.resolve(&req.Attr, h)
 	if r != nil {
 		return 0, r
 	}

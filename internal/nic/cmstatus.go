@@ -13,6 +13,7 @@ type CMIDStatus struct {
 	Program   string `json:"program"`
 	PID       uint32 `json:"pid"`
 	UID       uint32 `json:"uid"`
+	Device    string `json:"device,omitempty"` // none while that is open
 	State     string `json:"state"`
 	PortSpace string `json:"port_space"`
 	Type      string `json:"type"`
@@ -49,7 +50,8 @@ func (i *identifier) status() CMIDStatus {
 		Local: i.src.String(), Remote: i.dst.String(), QPN: uint32(i.qpn),
 		DestQPN: uint32(i.peer.qpn), Channel: i.channel, Backlog: i.backlog,
 	}
-	if d := &i.device; d.isBound {
+	if d := &i.binding; d.isBound {
+		s.Device = d.device.name
 		s.LocalGID = rdma.GID(d.gid.GID).String()
 		if !d.remote.IsZero() {
 			s.RemoteGID = d.remote.String()

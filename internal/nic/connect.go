@@ -106,7 +106,7 @@ func (c *connections) request(i *identifier, p *abi.CMParam, private []byte) (
 	i.qpn, i.peer.retryCount = rdma.QPN(p.QPN), min(p.RetryCount, retryMax)
 	i.asked = &cm.ConnectParams{
 		Path: i.path(), ServiceID: i.space.service(i.dst.port), PKey: rdma.PKeyDefault,
-		LocalQPN: i.qpn, StartPSN: i.startPSN, QPType: i.qpType, PathMTU: i.device.mtu,
+		LocalQPN: i.qpn, StartPSN: i.startPSN, QPType: i.qpType, PathMTU: i.binding.mtu,
 		ResponderResources: min(p.ResponderResources, limits.MaxRDAtomic),
 		InitiatorDepth:     min(p.InitiatorDepth, limits.MaxRDAtomic),
 		RetryCount:         min(p.RetryCount, retryMax), RNRRetry: min(p.RNRRetryCount, retryMax),
@@ -141,7 +141,7 @@ func (c *connections) askForLess(i *identifier, e *cm.Event) bool {
 		return false
 	}
 	c.hangUp(i)
-	i.device.mtu, i.call = mtu, call
+	i.binding.mtu, i.call = mtu, call
 	c.calls[call] = i
 	return true
 }

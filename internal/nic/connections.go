@@ -154,7 +154,7 @@ func (c *connections) handleTimeout(now clock.Time) {
 func (c *connections) handleUnreachable(peer rdma.GID, why syscall.Errno) {
 	for _, h := range slices.Sorted(maps.Keys(c.ids)) {
 		i := c.ids[h]
-		if i.state != idConnecting || i.device.remote != peer {
+		if i.state != idConnecting || i.binding.remote != peer {
 			continue
 		}
 		c.hangUp(i)
@@ -180,7 +180,7 @@ func (n *NIC) Connections() int { return n.cm.engine.Len() }
 func (n *NIC) RemoveDevice(now clock.Time) {
 	n.now = now
 	for _, h := range slices.Sorted(maps.Keys(n.cm.ids)) {
-		if i := n.cm.ids[h]; i.device.isBound {
+		if i := n.cm.ids[h]; i.binding.isBound {
 			n.cm.raise(i, cmEvent{kind: eventDeviceRemoval})
 		}
 	}

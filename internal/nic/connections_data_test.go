@@ -267,9 +267,9 @@ func TestConnections_EachMessageLostOnce_CostsAMoment(t *testing.T) {
 
 // setMTU gives the station's port another MTU.
 func (h *station) setMTU(mtu rdma.MTU) {
-	p := h.n.port.Port
+	p := h.n.devices[0].port.Port
 	p.MTU = mtu
-	h.n.SetPort(h.f.now, p)
+	h.n.SetPort(h.f.now, 0, p)
 }
 
 // Packets that are too large for one of the ports would never arrive, so that both use what the
@@ -438,7 +438,7 @@ func (h *station) member(group string, flags uint32) (
 	id = h.id(spaceUDP, rdma.QPTypeUD)
 	own := h.addr
 	if netip.MustParseAddr(group).Is6() {
-		own = rdma.GID(h.n.port.GIDs[1].GID).String()
+		own = rdma.GID(h.n.devices[0].port.GIDs[1].GID).String()
 	}
 	_, r := h.s.BindAddr(&abi.CMAddrReq{ID: id, Src: cmAddr(own, 0)})
 	h.granted(r)
@@ -515,16 +515,16 @@ func TestMulticast_InterfaceComes_AttachedGroupFollows(t *testing.T) {
 	q, _, e, id := a.member("239.1.2.3", joinFull)
 	a.granted(a.s.DestroyID(f.now, id)) // the queue pair is still attached
 	group := ipOf("239.1.2.3")
-	p := a.n.port.Port
+	p := a.n.devices[0].port.Port
 	p.GIDs = append(p.GIDs[:len(p.GIDs):len(p.GIDs)], abi.GIDEntry{
 		GID: rdma.GIDFromAddr(ipOf("10.9.0.1")), Index: 9, Port: 1, Type: 2, IfIndex: 12,
 	})
-	a.n.SetPort(f.now, p)
+	a.n.SetPort(f.now, 0, p)
 	if g := a.groups[group]; len(g) != 2 || !g[12] || !g[stationIf] {
 		t.Fatalf("member on %v", g)
 	}
 	p.GIDs = p.GIDs[:len(p.GIDs)-1]
-	a.n.SetPort(f.now, p)
+	a.n.SetPort(f.now, 0, p)
 	if g := a.groups[group]; len(g) != 1 || g[12] {
 		t.Fatalf("member on %v", g)
 	}

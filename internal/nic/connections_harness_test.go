@@ -73,7 +73,7 @@ func (f *fabric) newStation(number byte) *station {
 	h := &station{f: f, groups: map[netip.Addr]map[uint32]bool{}}
 	h.bench = &bench{t: f.t, heap: new(arena), now: f.now}
 	h.n = New(Config{
-		Name: "rnic0", NodeGUID: rdma.GUID(0x1000 + uint64(number)), Version: "test",
+		Devices: oneDevice, NodeGUID: rdma.GUID(0x1000 + uint64(number)), Version: "test",
 		Secret: uint64(number) * 0x9e3779b97f4a7c15, Memory: h.heap, Groups: h,
 	})
 	v4 := netip.AddrFrom4([4]byte{10, 0, 0, number})
@@ -91,7 +91,7 @@ func (f *fabric) newStation(number byte) *station {
 		}
 		p.GIDs = append(p.GIDs, e)
 	}
-	h.n.SetPort(f.now, p)
+	h.n.SetPort(f.now, 0, p)
 	h.c, h.bells = h.open()
 	pd, r := h.c.AllocPD()
 	h.granted(r)
@@ -225,7 +225,7 @@ func (f *fabric) route(h *station, l *Lookup) Route {
 	for _, to := range f.hosts {
 		if to.n.IsLocal(rdma.GIDFromAddr(l.Destination)) {
 			r.Errno, r.MTU = 0, rdma.MTU4096
-			r.Source = h.n.port.firstAddress(l.Destination)
+			r.Source = h.n.devices[0].port.firstAddress(l.Destination)
 		}
 	}
 	return r

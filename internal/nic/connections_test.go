@@ -100,9 +100,9 @@ func TestConnections_LoopbackAddress_C04_ResolvesToThisNIC(t *testing.T) {
 			f := newFabric(t, 1)
 			a := f.hosts[0]
 			if without {
-				p := a.n.port.Port
+				p := a.n.devices[0].port.Port
 				p.GIDs = p.GIDs[:1]
-				a.n.SetPort(f.now, p)
+				a.n.SetPort(f.now, 0, p)
 			}
 			a.listen(spaceTCP, "::", 7471, 0)
 			id, child := a.connect(a, addr, 7471)
@@ -338,11 +338,11 @@ func TestConnections_AddressGone_C09_ConnectionGoesOn(t *testing.T) {
 	b.listen(spaceTCP, "0.0.0.0", 7471, 0)
 	id, child := a.connect(b, "10.0.0.2", 7471)
 	a.n.HandleUnreachable(f.now, rdma.GIDFromAddr(ipOf("10.0.0.2")))
-	p := b.n.port.Port
-	b.n.SetPort(f.now, Port{MTU: p.MTU})
+	p := b.n.devices[0].port.Port
+	b.n.SetPort(f.now, 0, Port{MTU: p.MTU})
 	b.silent(time.Second)
 	a.silent(0)
-	b.n.SetPort(f.now, p)
+	b.n.SetPort(f.now, 0, p)
 	b.granted(b.s.Disconnect(f.now, child))
 	a.expect(eventDisconnected, id)
 }

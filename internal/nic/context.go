@@ -11,8 +11,9 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// ContextConfig describes an application that opens the device.
+// ContextConfig describes an application that opens a device.
 type ContextConfig struct {
+	Device    int    // its place in Config.Devices
 	Name      string // program, for people
 	PID, UID  uint32
 	Space     mem.Space // reaches the application's memory; nil where the shell may not
@@ -22,10 +23,11 @@ type ContextConfig struct {
 	Owner           any
 }
 
-// Context is one application's view of the device. Handles that it passes are looked up among its
+// Context is one application's view of a device. Handles that it passes are looked up among its
 // own objects only.
 type Context struct {
 	nic       *NIC
+	device    *device
 	cfg       ContextConfig
 	id        uint32
 	doorbells *doorbells
@@ -63,9 +65,13 @@ func (n *NIC) OpenContext(now clock.Time, cfg ContextConfig) (*Context, *rdma.Re
 	if len(n.contexts) >= limits.MaxContexts {
 		return nil, refusef(syscall.ENOMEM, "limit of %d contexts", limits.MaxContexts)
 	}
+	if cfg.Device < 0 || cfg.Device >= len(n.devices) {
+		return nil, refusef(syscall.ENODEV, "the NIC has no device %d", cfg.Device)
+	}
 	c := &Context{
-		nic: n, cfg: cfg, id: n.id(), doorbells: newDoorbells(cfg.Doorbells),
-		pds: make(map[uint32]*pd), mrs: make(map[uint32]*mem.Region),
+		nic: n, device: n.devices[cfg.Device], cfg: cfg, id: n.id(),
+		doorbells: newDoorbells(cfg.Doorbells),
+		pds:       make(map[uint32]*pd), mrs: make(map[uint32]*mem.Region),
 		channels: make(map[uint32]bool), cqs: make(map[uint32]*cq), qps: make(map[uint32]*qp),
 		srqs: make(map[uint32]*srq), ahs: make(map[uint32]*addressHandle),
 		memory: newMemoryObjects(),

@@ -8,7 +8,7 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// Device capability bits (enum ibv_device_cap_flags) that this NIC has.
+// Device capability bits (enum ibv_device_cap_flags) that devices have.
 const (
 	capBadPKeyCounter  = 1 << 1
 	capBadQKeyCounter  = 1 << 2
@@ -20,9 +20,8 @@ const (
 	capXRC             = 1 << 20
 	capFlushGlobal     = 1 << 38
 	capAtomicWrite     = 1 << 40
-	deviceCaps         = capBadPKeyCounter | capBadQKeyCounter | capCurrQPState |
-		capPortActiveEvent | capSysImageGUID | capRCRNRNakGen | memoryCaps | capXRC | capSRQResize |
-		capFlushGlobal | capAtomicWrite
+	// commonCaps are those that do not depend on the wire.
+	commonCaps = capCurrQPState | capPortActiveEvent | capSysImageGUID | memoryCaps | capSRQResize
 )
 
 // Other values that ibv_query_device and ibv_query_port report.
@@ -32,7 +31,9 @@ const (
 	coreClockKHz   = 1000000 // completion timestamps are nanoseconds
 	ackDelay       = 15      // 4.096 µs × 2^15: what a loaded host needs to answer
 	nodeTypeCA     = 1
+	nodeTypeRNIC   = 4
 	transportIB    = 0
+	transportIWARP = 1
 	linkInfiniBand = 1
 	linkEthernet   = 2
 	physLinkUp     = 5
@@ -49,35 +50,78 @@ const (
 	softVendorPartID = 1824
 )
 
-// DeviceInfo describes the device to those who list devices.
-func (n *NIC) DeviceInfo() abi.DeviceInfo {
-	d := abi.DeviceInfo{
-		NodeGUID: uint64(n.cfg.NodeGUID), NodeType: nodeTypeCA, Transport: transportIB, Ports: 1,
+// DeviceConfig is one of the devices that a NIC shows.
+type DeviceConfig struct {
+	Name      string // such as rnic0
+	Transport Transport
+}
+
+// device is one of the NIC's faces: a wire with its port. Objects of programs, keys, queue pair
+// numbers and limits are the NIC's and common to its devices.
+type device struct {
+	name      string
+	index     int
+	guid      rdma.GUID
+	transport *transport
+	port      port
+}
+
+func newDevices(cfg *Config) []*device {
+	var out []*device
+	for i := range cfg.Devices {
+		c := &cfg.Devices[i]
+		out = append(out, &device{
+			name: c.Name, index: i, guid: deviceGUID(cfg.NodeGUID, i), transport: c.Transport.row(),
+		})
 	}
-	copy(d.Name[:len(d.Name)-1], n.cfg.Name)
-	return d
+	return out
+}
+
+// guidIndexShift is where a device's place is in its GUID: the octet of an EUI-64 that is fe where
+// it was made of a MAC (RFC 4291 appendix A), so that no other adapter's is met.
+const guidIndexShift = 24
+
+// deviceGUID is the node GUID of a device: the NIC's own for the first one.
+func deviceGUID(g rdma.GUID, index int) rdma.GUID {
+	return g ^ rdma.GUID(index)<<guidIndexShift
+}
+
+// DeviceInfo describes the devices to those who list them.
+func (n *NIC) DeviceInfo() []abi.DeviceInfo {
+	out := make([]abi.DeviceInfo, len(n.devices))
+	for i, d := range n.devices {
+		out[i] = abi.DeviceInfo{
+			NodeGUID: uint64(d.guid), NodeType: d.transport.nodeType, Transport: d.transport.kind,
+			Ports: 1, Index: uint32(d.index),
+		}
+		copy(out[i].Name[:len(out[i].Name)-1], d.name)
+	}
+	return out
 }
 
 // DeviceAttr answers ibv_query_device.
 func (c *Context) DeviceAttr() abi.DeviceAttr {
-	cfg, most := &c.nic.cfg, c.most()
+	cfg, d, most := &c.nic.cfg, c.device, c.most()
 	a := abi.DeviceAttr{
-		NodeGUID: uint64(cfg.NodeGUID), SysImageGUID: uint64(cfg.NodeGUID),
-		PageSizeCap: pageSizeCap, CapFlags: deviceCaps,
+		NodeGUID: uint64(d.guid), SysImageGUID: uint64(cfg.NodeGUID),
+		PageSizeCap: pageSizeCap, CapFlags: d.transport.caps,
 		HCACoreClockKHz: coreClockKHz, CompletionTSMask: ^uint64(0),
 		VendorID: softVendorID, VendorPartID: softVendorPartID,
 		MaxQP: uint32(most.QPs), MaxQPWR: limits.MaxQPWR, MaxSGE: limits.MaxSGE,
 		MaxSGERead: limits.MaxSGE, MaxCQ: uint32(most.CQs), MaxCQE: limits.MaxCQE,
 		MaxPD: uint32(most.PDs), MaxQPReadAtomic: limits.MaxRDAtomic,
 		MaxResReadAtomic:    limits.MaxRDAtomic * limits.MaxQP,
-		MaxQPInitReadAtomic: limits.MaxRDAtomic, AtomicCap: atomicHCA, MaxAH: uint32(most.AHs),
-		MaxMcastGrp: limits.MaxMulticastGroups, MaxMcastQPAttach: limits.MaxMulticastAttach,
-		MaxTotalMcastAttach: limits.MaxMulticastGroups * limits.MaxMulticastAttach,
-		MaxSRQ:              uint32(most.SRQs), MaxSRQWR: limits.MaxQPWR, MaxSRQSGE: limits.MaxSGE,
+		MaxQPInitReadAtomic: limits.MaxRDAtomic, AtomicCap: atomicHCA,
+		MaxSRQ: uint32(most.SRQs), MaxSRQWR: limits.MaxQPWR, MaxSRQSGE: limits.MaxSGE,
 		MaxPKeys: limits.MaxPKeys, LocalCAAckDelay: ackDelay, Ports: 1, MaxInline: limits.MaxInline,
 		MaxCQModeration: cqModerationMax,
 	}
-	setMemoryAttr(&a, most)
+	if d.transport.hasDatagrams {
+		a.MaxAH = uint32(most.AHs)
+		a.MaxMcastGrp, a.MaxMcastQPAttach = limits.MaxMulticastGroups, limits.MaxMulticastAttach
+		a.MaxTotalMcastAttach = limits.MaxMulticastGroups * limits.MaxMulticastAttach
+	}
+	setMemoryAttr(&a, most, d.transport)
 	copy(a.FWVersion[:len(a.FWVersion)-1], cfg.Version)
 	return a
 }
@@ -87,14 +131,20 @@ func (c *Context) PortAttr(portNum uint32) (abi.PortAttr, *rdma.Refusal) {
 	if portNum != thePort {
 		return abi.PortAttr{}, refusef(syscall.EINVAL, "port %d: the device has port 1 only", portNum)
 	}
-	p := &c.nic.port
+	t, p := c.device.transport, &c.device.port
 	a := abi.PortAttr{
 		State: uint32(rdma.PortDown), MaxMTU: uint32(rdma.MTU4096), ActiveMTU: uint32(p.MTU),
-		GIDTableLen: limits.MaxGIDs, CapFlags: portCapCM | portCapIPBased,
-		MaxMsgSize: limits.MaxMessageBytes, BadPKeys: uint32(c.nic.counters.BadPKey()),
-		QKeyViolation: uint32(c.nic.counters.BadQKey()), PKeyTableLen: limits.MaxPKeys,
+		GIDTableLen: 1, CapFlags: t.portCaps,
+		MaxMsgSize: limits.MaxMessageBytes, PKeyTableLen: limits.MaxPKeys,
 		MaxVL: virtualLanes, ActiveWidth: widthX4, ActiveSpeed: speedEDR, PhysState: physDisabled,
-		LinkLayer: linkEthernet,
+		LinkLayer: t.linkLayer,
+	}
+	if t.hasIPGIDs {
+		a.GIDTableLen = limits.MaxGIDs
+	}
+	if t.hasDatagrams {
+		a.BadPKeys = uint32(c.nic.counters.BadPKey())
+		a.QKeyViolation = uint32(c.nic.counters.BadQKey())
 	}
 	if p.Active {
 		a.State, a.PhysState = uint32(rdma.PortActive), physLinkUp

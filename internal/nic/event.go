@@ -39,10 +39,12 @@ func (n *NIC) raise(c *Context, t rdma.EventType, handle uint32) {
 	n.events.push(Event{Context: c, Type: t, Handle: handle})
 }
 
-// raiseAll queues an event about a port for every context.
-func (n *NIC) raiseAll(t rdma.EventType, port uint32) {
+// raisePort queues an event about the port of a device for every context of that device.
+func (n *NIC) raisePort(d *device, t rdma.EventType) {
 	for _, c := range n.contexts {
-		n.raise(c, t, port)
+		if c.device == d {
+			n.raise(c, t, thePort)
+		}
 	}
 }
 

@@ -39,6 +39,9 @@ type bench struct {
 	bells []byte
 }
 
+// oneDevice is a NIC's only device, of RoCE.
+var oneDevice = []DeviceConfig{{Name: "rnic0"}}
+
 // gid is an IPv4-mapped GID.
 func gid(last byte) (g [16]byte) {
 	copy(g[10:], []byte{0xff, 0xff, 10, 0, 0, last})
@@ -48,9 +51,11 @@ func gid(last byte) (g [16]byte) {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{t: t, heap: new(arena)}
-	b.n = New(Config{Name: "rnic0", NodeGUID: 0x1234, Secret: 42, Memory: b.heap, Version: "test"})
+	b.n = New(Config{
+		Devices: oneDevice, NodeGUID: 0x1234, Secret: 42, Memory: b.heap, Version: "test",
+	})
 	v6 := [16]byte{0: 0xfd, 15: 1}
-	b.n.SetPort(0, Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{
+	b.n.SetPort(0, 0, Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{
 		{GID: gid(1), Index: 0, Port: 1, Type: 2}, {GID: v6, Index: 2, Port: 1, Type: 2},
 	}})
 	b.c, b.bells = b.open()

@@ -1,6 +1,8 @@
 package nic
 
 import (
+	"net/netip"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/engine/cm"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -47,7 +49,8 @@ type identifier struct {
 	src, dst sockaddr
 	ownsPort bool // in the port table
 	options  idOptions
-	device   binding
+	choice   *device // that the program insists on; nil leaves it to the address
+	binding  binding
 	service  *service // of a listener
 	backlog  int
 
@@ -77,6 +80,7 @@ type idOptions struct {
 // source address names a GID.
 type binding struct {
 	isBound bool
+	device  *device
 	gid     abi.GIDEntry // ours
 	remote  rdma.GID     // zero until resolved
 	isLocal bool         // the peer is on this NIC
@@ -105,9 +109,44 @@ func (i *identifier) program() string  { return i.session.cfg.Name }
 func (i *identifier) pid() uint32      { return i.session.cfg.PID }
 func (i *identifier) isDatagram() bool { return i.qpType == rdma.QPTypeUD }
 
+// admits reports whether an identifier may be bound to a device: one that it has, or the one that
+// it insists on, or any that makes its kind of queue pair.
+func (i *identifier) admits(d *device) bool {
+	switch {
+	case i.binding.isBound:
+		return i.binding.device == d
+	case i.choice != nil && i.choice != d:
+		return false
+	}
+	return d.transport.makes(i.qpType)
+}
+
+// own finds the first device that carries one of the host's own addresses for the identifier.
+func (i *identifier) own(a sockaddr) (*device, abi.GIDEntry, bool) {
+	for _, d := range i.session.nic.devices {
+		if !i.admits(d) {
+			continue
+		}
+		if gid, ok := d.port.gidOf(a); ok {
+			return d, gid, true
+		}
+	}
+	return nil, abi.GIDEntry{}, false
+}
+
+// firstAddress is the first address of the family of a that the identifier may have, or none.
+func (i *identifier) firstAddress(a netip.Addr) netip.Addr {
+	for _, d := range i.session.nic.devices {
+		if first := d.port.firstAddress(a); i.admits(d) && first.IsValid() {
+			return first
+		}
+	}
+	return netip.Addr{}
+}
+
 // path is the way to the peer, for the engine.
 func (i *identifier) path() cm.Path {
-	d := &i.device
+	d := &i.binding
 	return cm.Path{
 		SGID: d.gid.GID, DGID: d.remote, FlowLabel: d.label, Flow: flow(d.label, i.handle),
 		TrafficClass: d.class, HopLimit: d.hops, SL: d.sl, Port: thePort,
@@ -116,7 +155,7 @@ func (i *identifier) path() cm.Path {
 
 // ah is the way to the peer, or to a group, for verbs.
 func (i *identifier) ah(dgid rdma.GID) abi.AHAttr {
-	d := &i.device
+	d := &i.binding
 	return abi.AHAttr{
 		DGID: dgid, FlowLabel: d.label, SGIDIndex: uint8(d.gid.Index), HopLimit: d.hops,
 		TrafficClass: d.class, IsGlobal: 1, SL: d.sl, Port: thePort,
@@ -139,11 +178,11 @@ func (i *identifier) lifetime() uint8 {
 // describe answers queries.
 func (i *identifier) describe() abi.CMRoute {
 	out := abi.CMRoute{Src: i.src.abi(), Dst: i.dst.abi()}
-	d := &i.device
+	d := &i.binding
 	if !d.isBound {
 		return out
 	}
-	copy(out.Device[:len(out.Device)-1], i.session.nic.cfg.Name)
+	copy(out.Device[:len(out.Device)-1], d.device.name)
 	out.SGID, out.SGIDIndex, out.Port = d.gid.GID, d.gid.Index, thePort
 	out.DGID, out.PathMTU, out.PKey = d.remote, uint32(d.mtu), uint32(rdma.PKeyDefault)
 	out.FlowLabel, out.TrafficClass, out.HopLimit = d.label, uint32(d.class), uint32(d.hops)

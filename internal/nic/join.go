@@ -39,20 +39,20 @@ func (s *CMSession) JoinMulticast(now clock.Time, req *abi.CMMulticastReq) (uint
 		return 0, refusef(syscall.EINVAL, "join: multicast is for UD, the identifier is for %v", i.qpType)
 	case addr.isNone() || !addr.addr.Unmap().IsMulticast():
 		return 0, refusef(syscall.EINVAL, "join: %v is no multicast address", addr)
-	case !i.device.isBound || i.state == idListening || i.state == idQuerying:
+	case !i.binding.isBound || i.state == idListening || i.state == idQuerying:
 		return 0, refusef(syscall.EINVAL, "join: the identifier is %v; bind or resolve an address first",
 			i.state)
 	case s.nic.cm.joins >= limits.MaxMulticastJoins:
 		return 0, refusef(syscall.ENOMEM, "limit of %d multicast memberships", limits.MaxMulticastJoins)
-	case rdma.GID(i.device.gid.GID).Addr().Is4() != addr.addr.Unmap().Is4():
+	case rdma.GID(i.binding.gid.GID).Addr().Is4() != addr.addr.Unmap().Is4():
 		return 0, refusef(syscall.EINVAL, "join: %v and the identifier's address %v are of different"+
-			" families", addr.addr, rdma.GID(i.device.gid.GID).Addr())
+			" families", addr.addr, rdma.GID(i.binding.gid.GID).Addr())
 	}
 	return s.nic.cm.join(i, rdma.GIDFromAddr(addr.addr), req.Flags == joinFull)
 }
 
 func (c *connections) join(i *identifier, gid rdma.GID, full bool) (uint32, *rdma.Refusal) {
-	j := &join{ifindex: i.device.gid.IfIndex}
+	j := &join{ifindex: i.binding.gid.IfIndex}
 	if full {
 		g, r := c.nic.multicast.want(gid, j.ifindex)
 		if r != nil {

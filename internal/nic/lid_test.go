@@ -19,7 +19,7 @@ func (b *bench) asInfiniBand(addrs ...string) {
 			Type: uint32(rdma.GIDTypeIB),
 		})
 	}
-	b.n.SetPort(b.now, p)
+	b.n.SetPort(b.now, 0, p)
 }
 
 func TestPort_InfiniBand_LIDFollowsTheAddress(t *testing.T) {
@@ -47,8 +47,9 @@ func TestModify_InfiniBand_LIDAloneNamesThePeer(t *testing.T) {
 	b := newBench(t)
 	b.asInfiniBand("10.0.200.7")
 	resolve := func(lid uint16) (rdma.GID, *rdma.Refusal) {
-		addr, r := b.n.port.resolve(&abi.AHAttr{DLID: lid, Port: 1, SL: 3}, 7)
-		if r == nil && (addr.SGID != b.n.port.GIDs[0].GID || addr.SL != 3 || addr.HopLimit == 0) {
+		addr, r := b.n.devices[0].port.resolve(&abi.AHAttr{DLID: lid, Port: 1, SL: 3}, 7)
+		own := b.n.devices[0].port.GIDs[0].GID
+		if r == nil && (addr.SGID != own || addr.SL != 3 || addr.HopLimit == 0) {
 			t.Errorf("LID %#x: %+v", lid, addr)
 		}
 		return addr.DGID, r
@@ -84,23 +85,23 @@ func TestPort_EntryOfRoCEv1_G05_CarriesNothing(t *testing.T) {
 	entry := abi.GIDEntry{GID: rdma.GIDFromAddr(own), Port: 1, Type: uint32(rdma.GIDTypeRoCEv1)}
 	v2 := entry
 	v2.Index, v2.Type = 1, uint32(rdma.GIDTypeRoCEv2)
-	b.n.SetPort(b.now, Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{entry, v2}})
+	b.n.SetPort(b.now, 0, Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{entry, v2}})
 	to := abi.AHAttr{DGID: gid(9), IsGlobal: 1, Port: 1}
-	_, r := b.n.port.resolve(&to, 1)
+	_, r := b.n.devices[0].port.resolve(&to, 1)
 	if r == nil || r.Errno != syscall.EINVAL || !strings.Contains(r.Reason, "RoCE v1") {
 		t.Errorf("index 0: %v", r)
 	}
 	to.SGIDIndex = 1
-	if _, r := b.n.port.resolve(&to, 1); r != nil {
+	if _, r := b.n.devices[0].port.resolve(&to, 1); r != nil {
 		t.Errorf("index 1: %v", r)
 	}
 	for _, text := range []string{"10.0.0.1", "127.0.0.1", "::1"} {
-		e, ok := b.n.port.gidOf(sockaddr{addr: netip.MustParseAddr(text)})
+		e, ok := b.n.devices[0].port.gidOf(sockaddr{addr: netip.MustParseAddr(text)})
 		if !ok || e.Index != 1 {
 			t.Errorf("%s is at index %d, %v", text, e.Index, ok)
 		}
 	}
-	if e, ok := b.n.port.entry(rdma.GIDFromAddr(own)); !ok || e.Index != 1 {
+	if e, ok := b.n.devices[0].port.entry(rdma.GIDFromAddr(own)); !ok || e.Index != 1 {
 		t.Errorf("the entry of the own address is %d, %v", e.Index, ok)
 	}
 }

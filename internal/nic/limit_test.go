@@ -13,11 +13,11 @@ import (
 // what is given back counts no more.
 func TestLimits_OfAClient_AreToldAndKept(t *testing.T) {
 	b := &bench{t: t, heap: new(arena)}
-	b.n = New(Config{Name: "rnic0", NodeGUID: 1, Memory: b.heap, Client: limits.Client{
+	b.n = New(Config{Devices: oneDevice, NodeGUID: 1, Memory: b.heap, Client: limits.Client{
 		PDs: 1, CQs: 1, QPs: 2, SRQs: 1, AHs: 1, MRs: 1, MWs: 1, DeviceMemory: 8192,
 		Channels: 1, XRCDs: 1, EventChannels: 1, CMIDs: 1,
 	}})
-	b.n.SetPort(0, Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{
+	b.n.SetPort(0, 0, Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{
 		{GID: gid(1), Port: 1, Type: 2},
 	}})
 	for range 2 {
@@ -87,7 +87,7 @@ func (b *bench) exhaust(cq *appCQ) {
 
 // TestLimits_OfASession_AreKept is the same for connection management.
 func TestLimits_OfASession_AreKept(t *testing.T) {
-	n := New(Config{Name: "rnic0", NodeGUID: 1, Memory: new(arena), Client: limits.Client{
+	n := New(Config{Devices: oneDevice, NodeGUID: 1, Memory: new(arena), Client: limits.Client{
 		EventChannels: 1, CMIDs: 2,
 	}})
 	for range 2 {

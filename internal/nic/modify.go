@@ -38,7 +38,7 @@ func (c *Context) ModifyQP(now clock.Time, req *abi.ModifyQPReq) (abi.QPAttr, *r
 	}
 	if q.engine.Type() == rdma.QPTypeUD && to == sRTR {
 		// A datagram's path MTU is the port's (IBTA 9.8.3.1); verbs have no attribute for it.
-		attr.PathMTU = c.nic.port.MTU
+		attr.PathMTU = q.context.device.port.MTU
 		mask |= rdma.QPAttrPathMTU
 	}
 	if mask&rdma.QPAttrPort != 0 {
@@ -88,7 +88,7 @@ func (q *qp) apply(attr *ibt.Attr, a *abi.QPAttr, mask rdma.QPAttrMask) *rdma.Re
 		}
 	}
 	if mask&rdma.QPAttrAV != 0 {
-		addr, r := q.nic.port.resolve(&a.AH, uint32(q.engine.QPN()))
+		addr, r := q.context.device.port.resolve(&a.AH, uint32(q.engine.QPN()))
 		if r == nil {
 			r = checkPeer(addr.DGID)
 		}
@@ -109,7 +109,7 @@ func (q *qp) apply(attr *ibt.Attr, a *abi.QPAttr, mask rdma.QPAttrMask) *rdma.Re
 // checkMTU refuses a path MTU whose packets the interface cannot carry. Between QPs of this NIC
 // no interface is involved.
 func (q *qp) checkMTU(attr *ibt.Attr) *rdma.Refusal {
-	most := q.nic.port.MTU
+	most := q.context.device.port.MTU
 	if q.nic.IsLocal(attr.AV.DGID) {
 		most = localMTUCeling
 	}

@@ -39,11 +39,24 @@ const (
 )
 
 // setMemoryAttr fills what ibv_query_device_ex reports about memory.
-func setMemoryAttr(a *abi.DeviceAttr, most *limits.Client) {
+func setMemoryAttr(a *abi.DeviceAttr, most *limits.Client, t *transport) {
 	a.MaxMR, a.MaxMW, a.MaxMRSize = uint32(most.MRs), uint32(most.MWs), limits.MaxMRSize
 	a.MaxDMSize = most.DeviceMemory
 	a.ODPCaps = odpSupport | odpImplicit
-	a.ODPCapsRC, a.ODPCapsUC, a.ODPCapsUD, a.ODPCapsXRC = odpRC, odpUC, odpUD, odpRC
+	for _, o := range []struct {
+		qpType rdma.QPType
+		caps   uint32
+		out    *uint32
+	}{
+		{rdma.QPTypeRC, odpRC, &a.ODPCapsRC},
+		{rdma.QPTypeUC, odpUC, &a.ODPCapsUC},
+		{rdma.QPTypeUD, odpUD, &a.ODPCapsUD},
+		{rdma.QPTypeXRCSend, odpRC, &a.ODPCapsXRC},
+	} {
+		if t.makes(o.qpType) {
+			*o.out = o.caps
+		}
+	}
 }
 
 // RegMR registers memory. segs are the request's segments as the shell could map them.

@@ -513,7 +513,7 @@ func TestMemory_AnySequence_LeaksNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		heap := new(arena)
 		n := New(Config{
-			Name: "rnic0", NodeGUID: 1, Secret: rapid.Uint64().Draw(rt, "secret"), Memory: heap,
+			Devices: oneDevice, NodeGUID: 1, Secret: rapid.Uint64().Draw(rt, "secret"), Memory: heap,
 		})
 		var contexts [2]*Context
 		handles := []uint32{0, 1, ^uint32(0)}

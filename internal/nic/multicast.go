@@ -131,11 +131,16 @@ func (m *multicast) interfaces(g *group) map[uint32]bool {
 	if g.members[0] == 0 {
 		return out
 	}
-	for i := range m.nic.port.GIDs {
-		e := &m.nic.port.GIDs[i]
-		own := rdma.GID(e.GID).Addr()
-		if own.Is4() == g.gid.Addr().Is4() && !own.IsLoopback() {
-			out[e.IfIndex] = true
+	for _, d := range m.nic.devices {
+		if !d.transport.hasDatagrams {
+			continue
+		}
+		for i := range d.port.GIDs {
+			e := &d.port.GIDs[i]
+			own := rdma.GID(e.GID).Addr()
+			if own.Is4() == g.gid.Addr().Is4() && !own.IsLoopback() {
+				out[e.IfIndex] = true
+			}
 		}
 	}
 	return out
@@ -193,6 +198,9 @@ func (c *Context) DetachMulticast(req *abi.AttachMulticastReq) *rdma.Refusal {
 func (c *Context) member(req *abi.AttachMulticastReq) (*qp, rdma.GID, *rdma.Refusal) {
 	q, gid := c.qps[req.QP], rdma.GID(req.GID)
 	switch {
+	case !c.device.transport.hasDatagrams:
+		return nil, gid, refusef(syscall.EOPNOTSUPP, "%s has no multicast: %v has no datagrams",
+			c.device.name, c.device.transport)
 	case q == nil:
 		return nil, gid, refusef(syscall.EINVAL, "queue pair %d is unknown", req.QP)
 	case q.engine.Type() != rdma.QPTypeUD:

@@ -8,6 +8,7 @@ import (
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/engine/work"
+	"github.com/softrnic/softrnic/internal/invariant"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -15,8 +16,10 @@ import (
 
 // Config makes a NIC.
 type Config struct {
-	Name     string    // device name, such as rnic0
-	NodeGUID rdma.GUID // never 0
+	// Devices are what programs see of the NIC, at least one. Where a program does not say which it
+	// means, the first that can do what it asks is taken.
+	Devices  []DeviceConfig
+	NodeGUID rdma.GUID // of the first device; never 0. Those of the others follow from it.
 	Version  string    // shown as firmware version
 	// Secret decides keys, first QPN and the first sequence numbers of connections; the same secret
 	// and calls repeat exactly.
@@ -45,7 +48,8 @@ type NIC struct {
 	now      clock.Time
 	memory   *mem.Table
 	scratch  *work.Scratch
-	port     port
+	devices  []*device
+	local    map[rdma.GID]bool // destinations whose packets the shell loops back
 	contexts []*Context
 	qps      map[rdma.QPN]*qp
 	ahs      map[uint32]*addressHandle
@@ -77,8 +81,10 @@ type NIC struct {
 // New makes a NIC without addresses; SetPort gives it some.
 func New(cfg Config) *NIC {
 	cfg.Client = cfg.Client.WithDefaults()
+	invariant.Assert(len(cfg.Devices) > 0, "nic: no device")
 	n := &NIC{
 		cfg:      cfg,
+		devices:  newDevices(&cfg),
 		memory:   mem.NewTable(cfg.Secret),
 		scratch:  work.NewScratch(),
 		qps:      make(map[rdma.QPN]*qp),

@@ -412,18 +412,18 @@ func TestPort_Changes_RaiseEvents(t *testing.T) {
 		}
 		return out
 	}
-	p := b.n.port.Port
-	b.n.SetPort(0, p)
+	p := b.n.devices[0].port.Port
+	b.n.SetPort(0, 0, p)
 	if got := types(); len(got) != 0 {
 		t.Errorf("no change: %v", got)
 	}
 	p.Active = false
-	b.n.SetPort(0, p)
+	b.n.SetPort(0, 0, p)
 	if got := types(); len(got) != 1 || got[0] != rdma.EventPortErr {
 		t.Errorf("down: %v", got)
 	}
 	p.Active, p.GIDs = true, p.GIDs[:1]
-	b.n.SetPort(0, p)
+	b.n.SetPort(0, 0, p)
 	if got := types(); len(got) != 2 || got[0] != rdma.EventPortActive ||
 		got[1] != rdma.EventGIDChange {
 		t.Errorf("up with another table: %v", got)

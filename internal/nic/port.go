@@ -22,46 +22,66 @@ type Port struct {
 	Active bool
 	// GIDs are the valid table entries; their Index is where they sit and stay.
 	GIDs []abi.GIDEntry
+	// Addresses are what others reach the port by, where the GIDs do not tell.
+	Addresses []PortAddress
 	// InfiniBand presents the port as one of InfiniBand: it has a LID, and a LID alone names a
 	// peer. The wire stays what it is.
 	InfiniBand bool
 }
 
-type port struct {
-	Port
-	local map[rdma.GID]bool
-	lids  lidRange
+// PortAddress is an IP address of a port whose GIDs are no addresses.
+type PortAddress struct {
+	Addr      netip.Addr // without a zone
+	Interface uint32
 }
 
-// SetPort changes the port and tells the applications what changed.
-func (n *NIC) SetPort(now clock.Time, p Port) {
+type port struct {
+	Port
+	lids lidRange
+}
+
+// SetPort changes the port of a device, named by its place in Config.Devices, and tells the
+// applications what changed.
+func (n *NIC) SetPort(now clock.Time, at int, p Port) {
 	n.now = now
-	old := n.port
-	n.port = port{Port: p, local: make(map[rdma.GID]bool, len(p.GIDs))}
-	for _, g := range p.GIDs {
-		n.port.local[g.GID] = true
-	}
+	d := n.devices[at]
+	old := d.port
+	d.port = port{Port: p}
 	if p.InfiniBand {
-		n.port.lids = lidsOf(p.GIDs)
+		d.port.lids = lidsOf(p.GIDs)
 	}
-	if n.port.lids != old.lids && old.Active {
-		n.raiseAll(rdma.EventLIDChange, thePort)
+	if d.port.lids != old.lids && old.Active {
+		n.raisePort(d, rdma.EventLIDChange)
 	}
 	if p.Active != old.Active {
 		event := rdma.EventPortErr
 		if p.Active {
 			event = rdma.EventPortActive
 		}
-		n.raiseAll(event, thePort)
+		n.raisePort(d, event)
 	}
 	if !slices.Equal(p.GIDs, old.GIDs) {
-		n.raiseAll(rdma.EventGIDChange, thePort)
+		n.followLocal()
+		n.raisePort(d, rdma.EventGIDChange)
 		n.multicast.followAll()
 	}
 }
 
+// followLocal goes after the GIDs that packets are addressed to.
+func (n *NIC) followLocal() {
+	n.local = make(map[rdma.GID]bool)
+	for _, d := range n.devices {
+		if !d.transport.hasIPGIDs {
+			continue
+		}
+		for i := range d.port.GIDs {
+			n.local[d.port.GIDs[i].GID] = true
+		}
+	}
+}
+
 // IsLocal reports a GID of this NIC, whose packets the shell loops back.
-func (n *NIC) IsLocal(g rdma.GID) bool { return n.port.local[g] }
+func (n *NIC) IsLocal(g rdma.GID) bool { return n.local[g] }
 
 // gid returns the entry at an index of the table.
 func (p *port) gid(index uint8) (abi.GIDEntry, bool) {
@@ -74,7 +94,7 @@ func (p *port) gid(index uint8) (abi.GIDEntry, bool) {
 }
 
 // GIDTable returns the valid entries of the port's GID table.
-func (c *Context) GIDTable() []abi.GIDEntry { return slices.Clone(c.nic.port.GIDs) }
+func (c *Context) GIDTable() []abi.GIDEntry { return slices.Clone(c.device.port.GIDs) }
 
 // PKey answers ibv_query_pkey.
 func (c *Context) PKey(portNum, index uint32) (abi.PKeyRsp, *rdma.Refusal) {

@@ -97,16 +97,34 @@ func (c *Context) checkCreateQP(req *abi.CreateQPReq) *rdma.Refusal {
 	return mayHave("queue pairs", len(c.qps), c.most().QPs)
 }
 
-// Values of enum ibv_qp_type that this device does not make.
+// Values of enum ibv_qp_type that no device here makes.
 const (
 	qpTypeRawPacket rdma.QPType = 8
 	qpTypeDriver    rdma.QPType = 0xff
 )
 
+// checkQPType refuses the types of queue pairs that the device's transport does not have.
+func (d *device) checkQPType(t rdma.QPType) *rdma.Refusal {
+	switch t {
+	case rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD, rdma.QPTypeXRCSend, rdma.QPTypeXRCRecv:
+		if d.transport.makes(t) {
+			return nil
+		}
+		return refusef(syscall.EOPNOTSUPP, "%s has no %v queue pairs: %v does not know them",
+			d.name, t, d.transport)
+	case qpTypeRawPacket, qpTypeDriver:
+		return refusef(syscall.EOPNOTSUPP, "qp_type %d is not supported", uint32(t))
+	}
+	return refusef(syscall.EINVAL, "qp_type %d is none that there is", uint32(t))
+}
+
 // checkQPParts checks the objects that a queue pair of the type is made of. What it is not made of
 // is taken out of the request: verbs ignore it.
 func (c *Context) checkQPParts(req *abi.CreateQPReq) *rdma.Refusal {
 	t := rdma.QPType(req.Type)
+	if r := c.device.checkQPType(t); r != nil {
+		return r
+	}
 	switch t {
 	case rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD:
 		req.XRCD = 0
@@ -118,10 +136,6 @@ func (c *Context) checkQPParts(req *abi.CreateQPReq) *rdma.Refusal {
 			return refusef(syscall.EINVAL, "XRC domain %d is unknown", req.XRCD)
 		}
 		return nil
-	case qpTypeRawPacket, qpTypeDriver:
-		return refusef(syscall.EOPNOTSUPP, "qp_type %d is not supported", req.Type)
-	default:
-		return refusef(syscall.EINVAL, "qp_type %d is none that there is", req.Type)
 	}
 	srq := c.srqs[req.SRQ]
 	switch {

@@ -15,7 +15,7 @@ func (s *CMSession) InitQPAttr(req *abi.CMInitQPAttrReq) (abi.CMInitQPAttrRsp, *
 	if r != nil {
 		return rsp, r
 	}
-	if !i.device.isBound {
+	if !i.binding.isBound {
 		return rsp, refusef(syscall.EINVAL, "init_qp_attr: the identifier is bound to no device")
 	}
 	mask := rdma.QPAttrMask(0)
@@ -66,7 +66,7 @@ func (i *identifier) initAttr(a *abi.QPAttr) rdma.QPAttrMask {
 // rtrAttr directs a queue pair at the peer. PSNs are chosen by who receives them: the starting PSN
 // of REQ and REP is where its sender expects the other side to begin (IBTA 12.7.31).
 func (i *identifier) rtrAttr(a *abi.QPAttr) rdma.QPAttrMask {
-	a.AH, a.PathMTU = i.ah(i.device.remote), uint32(i.peer.mtu)
+	a.AH, a.PathMTU = i.ah(i.binding.remote), uint32(i.peer.mtu)
 	a.DestQPN, a.RQPSN = uint32(i.peer.qpn), uint32(i.startPSN)
 	mask := aAV | aMTU | aDest | aRQPSN
 	if i.qpType == rdma.QPTypeRC || i.qpType == rdma.QPTypeXRCRecv {

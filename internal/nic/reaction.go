@@ -31,7 +31,7 @@ func (c *connections) react(i *identifier, e *cm.Event) {
 		i.state, i.asked = idReplied, nil
 		retries := i.peer.retryCount
 		i.peer = peerOf(e)
-		i.peer.retryCount, i.peer.mtu = retries, i.device.mtu
+		i.peer.retryCount, i.peer.mtu = retries, i.binding.mtu
 		p := connectionParam(i, e, e.PrivateData[:e.PrivateLen])
 		c.raise(i, cmEvent{kind: eventConnectResponse, param: p})
 	case cm.EventEstablished:
@@ -90,7 +90,7 @@ func (c *connections) handleServiceReply(i *identifier, e *cm.Event) {
 	}
 	i.state = idEstablished
 	i.peer.isKnown, i.peer.qpn = true, e.RemoteQPN
-	p := datagramParam(i.ah(i.device.remote), e.RemoteQPN, e.QKey)
+	p := datagramParam(i.ah(i.binding.remote), e.RemoteQPN, e.QKey)
 	setPrivate(&p, private)
 	c.raise(i, cmEvent{kind: eventEstablished, param: p})
 }

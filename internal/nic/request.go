@@ -35,7 +35,7 @@ func (c *connections) admit(e *cm.Event) (*identifier, mad.Reason) {
 	_, port := splitService(e.ServiceID)
 	src := sockaddr{addr: header.Destination, port: port}
 	dst := sockaddr{addr: header.Source.Addr(), port: header.Source.Port()}
-	device, reason := c.bindingOf(e, &src, &dst)
+	bound, reason := c.bindingOf(e, &src, &dst)
 	if reason != 0 {
 		return nil, reason
 	}
@@ -43,10 +43,10 @@ func (c *connections) admit(e *cm.Event) (*identifier, mad.Reason) {
 	if r != nil {
 		return nil, mad.ReasonNoResources
 	}
-	i.src, i.dst, i.device, i.options = src, dst, device, listener.options
+	i.src, i.dst, i.binding, i.options = src, dst, bound, listener.options
 	i.options.reuse = false
 	i.peer = peerOf(e)
-	i.peer.mtu = device.mtu
+	i.peer.mtu = bound.mtu
 	c.raise(i, cmEvent{
 		kind: eventConnectRequest, listener: listener.handle, param: c.requestParam(i, e),
 	})
@@ -59,9 +59,11 @@ func (c *connections) listenerFor(e *cm.Event, h *mad.IPHeader) *identifier {
 	if v == nil {
 		return nil
 	}
+	device, _ := c.deviceOf(e.Path.SGID)
 	var found *identifier
 	for _, l := range v.listeners {
 		switch {
+		case device != nil && !l.admits(device):
 		case (e.Kind == cm.EventServiceRequest) != l.isDatagram():
 		case !l.isDatagram() && l.qpType != e.QPType:
 		case !l.src.isWildcard() && l.src.addr == h.Destination:
@@ -75,22 +77,21 @@ func (c *connections) listenerFor(e *cm.Event, h *mad.IPHeader) *identifier {
 
 // bindingOf finds the port that a request came to and the way back.
 func (c *connections) bindingOf(e *cm.Event, src, dst *sockaddr) (binding, mad.Reason) {
-	p := &c.nic.port
-	gid, ok := p.entry(e.Path.SGID)
-	if !ok {
+	device, gid := c.deviceOf(e.Path.SGID)
+	if device == nil {
 		return binding{}, mad.ReasonPrimaryGID
 	}
 	if src.addr.IsLinkLocalUnicast() {
 		src.scope, dst.scope = gid.IfIndex, gid.IfIndex
 	}
 	d := binding{
-		isBound: true, gid: gid, remote: e.Path.DGID, isLocal: c.nic.IsLocal(e.Path.DGID),
+		isBound: true, device: device, gid: gid, remote: e.Path.DGID, isLocal: c.nic.IsLocal(e.Path.DGID),
 		label: e.Path.FlowLabel, class: e.Path.TrafficClass, hops: e.Path.HopLimit, sl: e.Path.SL,
 	}
 	if d.hops == 0 {
 		d.hops = hopLimitDefault
 	}
-	d.mtu = p.MTU
+	d.mtu = device.port.MTU
 	if d.isLocal {
 		d.mtu = rdma.MTU4096
 	}
@@ -103,6 +104,16 @@ func (c *connections) bindingOf(e *cm.Event, src, dst *sockaddr) (binding, mad.R
 	}
 	d.mtu = e.PathMTU
 	return d, 0
+}
+
+// deviceOf finds the device that has a GID for packets.
+func (c *connections) deviceOf(g rdma.GID) (*device, abi.GIDEntry) {
+	for _, d := range c.nic.devices {
+		if gid, ok := d.port.entry(g); ok && d.transport.hasDatagrams {
+			return d, gid
+		}
+	}
+	return nil, abi.GIDEntry{}
 }
 
 // entry finds the table entry of a GID.
@@ -160,9 +171,9 @@ func (c *connections) turnAway(e *cm.Event, reason mad.Reason) {
 		_ = c.engine.AnswerService(c.nic.now, e.ID, &cm.SIDRAnswer{Status: uint8(status)})
 	} else {
 		params := cm.RejectParams{Reason: uint16(reason)}
-		if reason == mad.ReasonInvalidMTU {
+		if d, _ := c.deviceOf(e.Path.SGID); d != nil && reason == mad.ReasonInvalidMTU {
 			// The largest MTU that would do (IBTA 12.6.7.2).
-			params.AdditionalInfo = []byte{uint8(c.nic.port.MTU) << 4}
+			params.AdditionalInfo = []byte{uint8(d.port.MTU) << 4}
 		}
 		_ = c.engine.Reject(c.nic.now, e.ID, &params)
 	}

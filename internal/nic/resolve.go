@@ -45,13 +45,11 @@ func (n *NIC) HandleRoute(now clock.Time, r *Route) {
 		return
 	}
 	switch {
-	case r.Errno == 0 && r.MTU == 0:
-		n.cm.failAddress(i, syscall.EMSGSIZE)
 	case r.Errno == 0:
 		n.cm.finishAddress(i, r.Source, r.MTU)
 	case i.dst.addr.IsMulticast():
 		// Without a route for it, a group is reached by the first interface.
-		n.cm.finishAddress(i, n.port.firstAddress(i.dst.addr), n.port.MTU)
+		n.cm.finishAddress(i, i.firstAddress(i.dst.addr), rdma.MTU4096)
 	default:
 		n.cm.failAddress(i, r.Errno)
 	}
@@ -85,14 +83,14 @@ func (c *connections) bind(i *identifier, src sockaddr) *rdma.Refusal {
 		return refusef(syscall.EACCES, "bind: port %d is privileged: ports from %d on are free"+
 			" (sysctl net.ipv4.ip_unprivileged_port_start)", src.port, least)
 	}
-	device := binding{}
+	bound := binding{}
 	if !src.isWildcard() {
-		gid, ok := c.nic.port.gidOf(src)
+		d, gid, ok := i.own(src)
 		if !ok {
-			return refusef(syscall.EADDRNOTAVAIL,
-				"bind: %v is no address of this NIC; `rnic devinfo` lists them", src.addr)
+			return refusef(syscall.EADDRNOTAVAIL, "bind: %v is no address of %s;"+
+				" `rnic devinfo` lists them", src.addr, i.chosen())
 		}
-		device = binding{isBound: true, gid: gid, mtu: c.nic.port.MTU}
+		bound = binding{isBound: true, device: d, gid: gid, mtu: d.port.MTU}
 	}
 	old := i.src
 	if i.src = src; !i.options.afOnlySet {
@@ -103,8 +101,16 @@ func (c *connections) bind(i *identifier, src sockaddr) *rdma.Refusal {
 		i.src = old
 		return r
 	}
-	i.device, i.state = device, idBound
+	i.binding, i.state = bound, idBound
 	return nil
+}
+
+// chosen names what an identifier may be bound to, for people.
+func (i *identifier) chosen() string {
+	if i.choice != nil {
+		return i.choice.name
+	}
+	return "this NIC"
 }
 
 // ResolveAddr finds out how the destination is reached, and binds the identifier to the address
@@ -155,11 +161,11 @@ func (s *CMSession) ResolveAddr(now clock.Time, req *abi.CMAddrReq) *rdma.Refusa
 // resolve answers from the NIC's own addresses, or asks the shell.
 func (c *connections) resolve(i *identifier) {
 	isGroup := i.dst.addr.IsMulticast()
-	switch _, isOwn := c.nic.port.gidOf(i.dst); {
+	switch _, _, isOwn := i.own(i.dst); {
 	case isOwn:
 		c.finishAddress(i, i.dst.addr, rdma.MTU4096) // no link limits what stays on this NIC
-	case isGroup && i.device.isBound:
-		c.finishAddress(i, i.src.addr, c.nic.port.MTU)
+	case isGroup && i.binding.isBound:
+		c.finishAddress(i, i.src.addr, rdma.MTU4096)
 	default:
 		i.state = idQuerying
 		c.lookups = append(c.lookups, Lookup{
@@ -171,19 +177,24 @@ func (c *connections) resolve(i *identifier) {
 // finishAddress binds an identifier to the way to its destination. source serves where the
 // program has not chosen an address of its own.
 func (c *connections) finishAddress(i *identifier, source netip.Addr, mtu rdma.MTU) {
-	src, p := i.src, &c.nic.port
+	src := i.src
 	if src.isWildcard() {
 		src.addr, src.scope = source, i.dst.scope
 	}
-	gid, ok := p.gidOf(src)
-	if !ok {
+	device, gid, ok := i.own(src)
+	switch {
+	case !ok:
 		// The host has the address, the NIC was told not to use it, or it is gone by now.
 		c.failAddress(i, syscall.ENODEV)
 		return
+	case mtu == 0 && device.transport.hasDatagrams:
+		// A stream is cut as the way wants it; a packet is not.
+		c.failAddress(i, syscall.EMSGSIZE)
+		return
 	}
 	i.src, i.state = src, idResolved
-	d := binding{isBound: true, gid: gid, mtu: mtu, hops: hopLimitDefault}
-	peer, isOwn := p.gidOf(i.dst)
+	d := binding{isBound: true, device: device, gid: gid, mtu: mtu, hops: hopLimitDefault}
+	peer, isOwn := device.port.gidOf(i.dst)
 	d.remote, d.isLocal = rdma.GIDFromAddr(i.dst.addr), isOwn
 	if isOwn {
 		d.remote = peer.GID
@@ -192,11 +203,11 @@ func (c *connections) finishAddress(i *identifier, source netip.Addr, mtu rdma.M
 			d.remote = gid.GID
 		}
 	} else {
-		d.mtu = min(mtu, p.MTU)
+		d.mtu = min(mtu, device.port.MTU)
 	}
 	d.label = flowLabel(i.src, i.dst)
 	d.class = i.options.tos
-	i.device = d
+	i.binding = d
 	c.raise(i, cmEvent{kind: eventAddrResolved})
 }
 
@@ -225,7 +236,7 @@ func (s *CMSession) ResolveRoute(now clock.Time, req *abi.CMAddrReq) *rdma.Refus
 	if i.state != idResolved {
 		return refusef(syscall.EINVAL, "resolve route: the identifier is %v", i.state)
 	}
-	i.state, i.device.class = idRouted, i.options.tos
+	i.state, i.binding.class = idRouted, i.options.tos
 	s.nic.cm.raise(i, cmEvent{kind: eventRouteResolved})
 	return nil
 }
@@ -233,6 +244,9 @@ func (s *CMSession) ResolveRoute(now clock.Time, req *abi.CMAddrReq) *rdma.Refus
 // gidOf finds the table entry of an own address. Loopback addresses belong to the NIC whether the
 // table has them or not: then its first entry stands in, of their family if there is one.
 func (p *port) gidOf(a sockaddr) (abi.GIDEntry, bool) {
+	if len(p.Addresses) > 0 {
+		return p.gidBehind(a)
+	}
 	want := rdma.GIDFromAddr(a.addr)
 	at := slices.IndexFunc(p.GIDs, func(g abi.GIDEntry) bool {
 		return g.GID == want && (a.scope == 0 || g.IfIndex == a.scope) && carries(&g)
@@ -248,6 +262,25 @@ func (p *port) gidOf(a sockaddr) (abi.GIDEntry, bool) {
 	return p.GIDs[at], true
 }
 
+// gidBehind finds the table entry that stands for an own address where GIDs are none: the port's
+// one, on the address's interface.
+func (p *port) gidBehind(a sockaddr) (abi.GIDEntry, bool) {
+	if len(p.GIDs) == 0 {
+		return abi.GIDEntry{}, false
+	}
+	want, gid := a.addr.Unmap(), p.GIDs[0]
+	at := slices.IndexFunc(p.Addresses, func(o PortAddress) bool {
+		return o.Addr == want && (a.scope == 0 || o.Interface == a.scope)
+	})
+	switch {
+	case at >= 0:
+		gid.IfIndex = p.Addresses[at].Interface
+	case !want.IsLoopback():
+		return abi.GIDEntry{}, false
+	}
+	return gid, true
+}
+
 // indexOfFamily is where the first entry of an address's family is, or −1.
 func (p *port) indexOfFamily(a netip.Addr) int {
 	return slices.IndexFunc(p.GIDs, func(g abi.GIDEntry) bool {
@@ -257,8 +290,13 @@ func (p *port) indexOfFamily(a netip.Addr) int {
 
 // firstAddress is the first address of the family of a, or none.
 func (p *port) firstAddress(a netip.Addr) netip.Addr {
+	for _, o := range p.Addresses {
+		if o.Addr.Is4() == a.Unmap().Is4() {
+			return o.Addr
+		}
+	}
 	at := p.indexOfFamily(a)
-	if at < 0 {
+	if at < 0 || len(p.Addresses) > 0 {
 		return netip.Addr{}
 	}
 	return rdma.GID(p.GIDs[at].GID).Addr()

@@ -18,11 +18,11 @@ import (
 func TestListen_SeveralListenersOfAPort_EachGetsItsAddress(t *testing.T) {
 	f := newFabric(t, 2)
 	a, b := f.hosts[0], f.hosts[1]
-	p := b.n.port.Port
+	p := b.n.devices[0].port.Port
 	p.GIDs = append(p.GIDs[:len(p.GIDs):len(p.GIDs)], abi.GIDEntry{
 		GID: rdma.GIDFromAddr(ipOf("10.0.0.22")), Index: 9, Port: 1, Type: 2, IfIndex: stationIf,
 	})
-	b.n.SetPort(f.now, p)
+	b.n.SetPort(f.now, 0, p)
 	listeners := map[string]uint32{}
 	for _, addr := range []string{"10.0.0.2", "10.0.0.22", "fd00::2"} {
 		listeners[addr] = b.listen(spaceTCP, addr, 7471, 1)

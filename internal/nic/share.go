@@ -14,6 +14,9 @@ func (c *Context) Import(source *Context) *rdma.Refusal {
 	switch {
 	case source == c:
 		return refusef(syscall.EINVAL, "a context cannot be imported into itself")
+	case source.device != c.device:
+		return refusef(syscall.EINVAL, "a context of %s cannot be imported into one of %s",
+			source.device.name, c.device.name)
 	case c.source != nil:
 		return refusef(syscall.EBUSY, "the context has imported another")
 	}

@@ -11,20 +11,28 @@ import (
 
 // Status is a snapshot of the NIC for people and tools; its JSON is part of the control protocol.
 type Status struct {
-	Device   string            `json:"device"`
-	NodeGUID string            `json:"node_guid"`
+	Devices  []DeviceStatus    `json:"devices"`
 	Version  string            `json:"version"`
-	MTU      int               `json:"active_mtu"`
-	Active   bool              `json:"port_active"`
-	Link     string            `json:"link_layer"`
-	LID      rdma.LID          `json:"lid"`
-	GIDs     []GIDStatus       `json:"gids"`
 	Contexts []ContextStatus   `json:"contexts"`
 	CMIDs    []CMIDStatus      `json:"cm_ids"`
 	Groups   []GroupStatus     `json:"multicast_groups"`
 	Counters map[string]uint64 `json:"counters"`
 	Causes   []string          `json:"recent_errors"`
 	Errors   []ErrorStatus     `json:"errors"`
+}
+
+// DeviceStatus is one device with its port.
+type DeviceStatus struct {
+	Name      string      `json:"name"`
+	Transport string      `json:"transport"`
+	NodeGUID  string      `json:"node_guid"`
+	MTU       int         `json:"active_mtu"`
+	Active    bool        `json:"port_active"`
+	Link      string      `json:"link_layer"`
+	LID       rdma.LID    `json:"lid"`
+	GIDs      []GIDStatus `json:"gids"`
+	// Addresses are those of a port whose GIDs are none.
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // GIDStatus is one entry of the GID table.
@@ -38,6 +46,7 @@ type GIDStatus struct {
 // ContextStatus is one application.
 type ContextStatus struct {
 	ID      uint32      `json:"id"`
+	Device  string      `json:"device"`
 	Program string      `json:"program"`
 	PID     uint32      `json:"pid"`
 	UID     uint32      `json:"uid"`
@@ -109,21 +118,12 @@ type QPStatus struct {
 // Status takes a snapshot.
 func (n *NIC) Status() Status {
 	s := Status{
-		Device: n.cfg.Name, NodeGUID: n.cfg.NodeGUID.String(), Version: n.cfg.Version,
-		MTU: n.port.MTU.Bytes(), Active: n.port.Active, Link: "Ethernet",
-		LID: n.port.lids.own(), Counters: n.counters.Named(),
-		GIDs: []GIDStatus{}, Contexts: []ContextStatus{}, CMIDs: n.cm.status(),
+		Version: n.cfg.Version, Counters: n.counters.Named(),
+		Contexts: []ContextStatus{}, CMIDs: n.cm.status(),
 		Groups: n.multicast.status(), Causes: []string{},
 	}
-	if n.port.InfiniBand {
-		s.Link = "InfiniBand"
-	}
-	for i := range n.port.GIDs {
-		g := &n.port.GIDs[i]
-		s.GIDs = append(s.GIDs, GIDStatus{
-			Index: g.Index, GID: rdma.GID(g.GID).String(), Type: rdma.GIDType(g.Type).String(),
-			Interface: text(g.IfName[:]),
-		})
+	for _, d := range n.devices {
+		s.Devices = append(s.Devices, d.status())
 	}
 	for _, c := range n.contexts {
 		s.Contexts = append(s.Contexts, c.status())
@@ -131,6 +131,28 @@ func (n *NIC) Status() Status {
 	s.Errors = n.errorStatus()
 	for _, r := range n.Causes(0) {
 		s.Causes = append(s.Causes, r.Text())
+	}
+	return s
+}
+
+func (d *device) status() DeviceStatus {
+	p := &d.port
+	s := DeviceStatus{
+		Name: d.name, Transport: d.transport.name, NodeGUID: d.guid.String(), MTU: p.MTU.Bytes(),
+		Active: p.Active, Link: "Ethernet", LID: p.lids.own(), GIDs: []GIDStatus{},
+	}
+	if p.InfiniBand {
+		s.Link = "InfiniBand"
+	}
+	for i := range p.GIDs {
+		g := &p.GIDs[i]
+		s.GIDs = append(s.GIDs, GIDStatus{
+			Index: g.Index, GID: rdma.GID(g.GID).String(), Type: rdma.GIDType(g.Type).String(),
+			Interface: text(g.IfName[:]),
+		})
+	}
+	for _, a := range p.Addresses {
+		s.Addresses = append(s.Addresses, a.Addr.String())
 	}
 	return s
 }
@@ -145,7 +167,7 @@ func text(b []byte) string {
 
 func (c *Context) status() ContextStatus {
 	s := ContextStatus{
-		ID: c.id, Program: c.cfg.Name, PID: c.cfg.PID, UID: c.cfg.UID,
+		ID: c.id, Device: c.device.name, Program: c.cfg.Name, PID: c.cfg.PID, UID: c.cfg.UID,
 		PDs: len(c.pds), AHs: len(c.ahs), MWs: len(c.memory.windows),
 		DMBytes: c.memory.dmBytes, MRs: []MRStatus{}, CQs: []CQStatus{},
 		SRQs: []SRQStatus{}, QPs: []QPStatus{},

@@ -44,6 +44,10 @@ func (d *xrcDomain) Target(srqn uint32) *ibt.Target {
 // are those of the Linux kernel: EAGAIN for a domain that is not there and not to be made.
 func (c *Context) OpenXRCD(key *XRCKey, flags uint32) (uint32, *rdma.Refusal) {
 	n := c.nic
+	if !c.device.transport.makes(rdma.QPTypeXRCRecv) {
+		return 0, refusef(syscall.EOPNOTSUPP, "open_xrcd: %s has no XRC: %v does not know it",
+			c.device.name, c.device.transport)
+	}
 	if flags&^(abi.XRCDCreate|abi.XRCDExclusive) != 0 {
 		return 0, refusef(syscall.EINVAL, "open_xrcd: oflags %#x beside O_CREAT and O_EXCL", flags)
 	}

@@ -102,8 +102,9 @@ func (h *host) start() {
 	h.groups = map[netip.Addr]bool{}
 	secret := w.random.Uint64()&^(0xffff<<20) | first<<20
 	h.nic = nic.New(nic.Config{
-		Name: "rnic0", NodeGUID: rdma.GUID(0x0200_0000_0000_0001 + h.index), Secret: secret,
-		Memory: h.heap, Version: "sim", LocalSegment: w.plan.localSegment, Groups: h,
+		Devices: []nic.DeviceConfig{{Name: "rnic0"}}, Secret: secret,
+		NodeGUID: rdma.GUID(0x0200_0000_0000_0001 + h.index),
+		Memory:   h.heap, Version: "sim", LocalSegment: w.plan.localSegment, Groups: h,
 	})
 	h.setPort(true)
 }
@@ -118,7 +119,7 @@ func (h *host) setPort(active bool) {
 			GID: g, Index: uint32(i), Port: 1, Type: uint32(rdma.GIDTypeRoCEv2), IfIndex: 2,
 		})
 	}
-	h.nic.SetPort(h.world.now, port)
+	h.nic.SetPort(h.world.now, 0, port)
 }
 
 // stop powers the NIC off as kill -9 does: nothing is told to anybody.

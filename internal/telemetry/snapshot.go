@@ -48,7 +48,7 @@ var aliases = map[string]string{
 
 // Of takes the counters out of a status.
 func Of(s *daemon.Status) Snapshot {
-	out := Snapshot{Device: s.Device, Number: 1, HW: list(s.Counters), Port: port(s)}
+	out := Snapshot{Device: s.Devices[0].Name, Number: 1, HW: list(s.Counters), Port: port(s)}
 	software := maps.Clone(s.Lane)
 	delete(software, "prioritised") // a state
 	for _, p := range []*daemon.PortStatus{s.Network, s.Mirror} {

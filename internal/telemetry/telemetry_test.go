@@ -9,9 +9,8 @@ import (
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/daemon"
-	"github.com/softrnic/softrnic/internal/engine/ibt"
-	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/engine/work"
+	"github.com/softrnic/softrnic/internal/nic"
 )
 
 func sample() daemon.Status {
@@ -30,7 +29,7 @@ func sample() daemon.Status {
 			"tx_too_long": 1, "tx_full": 9,
 		}},
 	}
-	s.Device, s.Counters = "rnic0", all.Named()
+	s.Devices, s.Counters = []nic.DeviceStatus{{Name: "rnic0"}}, all.Named()
 	s.Contexts = []nic.ContextStatus{{Program: "prog \"x\"", PID: 9, QPs: []nic.QPStatus{{
 		QPN: 0x12, Type: "RC", State: "RTS", Retries: 3, Naks: 2, Counters: counters,
 	}}}}

@@ -29,10 +29,12 @@ func (b block) Bytes() []byte                { return b }
 func (b block) Release()                     {}
 
 func newDevice() *device {
-	n := nic.New(nic.Config{Name: "rnic0", NodeGUID: 1, Secret: 1, Memory: heap{}})
+	n := nic.New(nic.Config{
+		Devices: []nic.DeviceConfig{{Name: "rnic0"}}, NodeGUID: 1, Secret: 1, Memory: heap{},
+	})
 	var g rdma.GID
 	g[15] = 1
-	n.SetPort(0, nic.Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{
+	n.SetPort(0, 0, nic.Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{
 		{GID: g, Port: 1, Type: uint32(rdma.GIDTypeRoCEv2)},
 	}})
 	c, _ := n.OpenContext(0, nic.ContextConfig{

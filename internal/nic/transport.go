@@ -1,0 +1,79 @@
+package nic
+
+import (
+	"slices"
+
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+// Transport is the wire of a device.
+type Transport uint8
+
+// Transports. The zero value is the default.
+const (
+	TransportRoCE Transport = iota
+	TransportIWARP
+)
+
+// transport is what a wire means to programs: one row for each.
+type transport struct {
+	name      string
+	nodeType  uint32 // enum ibv_node_type
+	kind      uint32 // enum ibv_transport_type
+	linkLayer uint32
+	qpTypes   []rdma.QPType // that its devices make
+	caps      uint64        // enum ibv_device_cap_flags
+	portCaps  uint32        // enum ibv_port_cap_flags
+	// hasDatagrams: packets that need no connection, and with them address handles and groups.
+	hasDatagrams bool
+	// hasIPGIDs: the GIDs are the addresses. Elsewhere a port has one GID, and Port.Addresses tells
+	// what it is reached by.
+	hasIPGIDs bool
+}
+
+//tidy:table
+var transports = [...]transport{
+	TransportRoCE: {
+		name: "roce", nodeType: nodeTypeCA, kind: transportIB, linkLayer: linkEthernet,
+		qpTypes: []rdma.QPType{
+			rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD, rdma.QPTypeXRCSend, rdma.QPTypeXRCRecv,
+		},
+		caps: commonCaps | capBadPKeyCounter | capBadQKeyCounter | capRCRNRNakGen | capXRC |
+			capFlushGlobal | capAtomicWrite,
+		portCaps:     portCapCM | portCapIPBased,
+		hasDatagrams: true, hasIPGIDs: true,
+	},
+	TransportIWARP: {
+		name: "iwarp", nodeType: nodeTypeRNIC, kind: transportIWARP, linkLayer: linkEthernet,
+		qpTypes:  []rdma.QPType{rdma.QPTypeRC},
+		caps:     commonCaps,
+		portCaps: portCapCM,
+	},
+}
+
+// String is the name that ParseTransport knows.
+func (t Transport) String() string { return transports[t].name }
+
+// row is what the transport means.
+func (t Transport) row() *transport { return &transports[t] }
+
+// ParseTransport finds a transport by its name.
+func ParseTransport(name string) (Transport, bool) {
+	at := slices.IndexFunc(transports[:], func(t transport) bool { return t.name == name })
+	return Transport(max(at, 0)), at >= 0
+}
+
+// TransportNames lists the names that ParseTransport knows.
+func TransportNames() []string {
+	var out []string
+	for _, t := range transports {
+		out = append(out, t.name)
+	}
+	return out
+}
+
+// String is the transport's name.
+func (t *transport) String() string { return t.name }
+
+// makes reports whether devices of the transport have queue pairs of a type.
+func (t *transport) makes(qpType rdma.QPType) bool { return slices.Contains(t.qpTypes, qpType) }
