@@ -250,6 +250,39 @@ func TestPerftest_RDMACM(t *testing.T) {
 	})
 }
 
+// TestPerftest_Reversed has the program that was given no name of a host send to the other one.
+func TestPerftest_Reversed(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p pair) {
+		for _, tool := range []string{"ib_write_bw", "ib_read_bw"} {
+			for _, args := range []string{"-c RC --reversed -n 100", "-c RC -R --reversed -n 100"} {
+				row := perfRow{tool: tool, args: args, sizes: []int{65536}, iters: 100}
+				t.Run(row.name(), func(t *testing.T) {
+					if row.isListenerNamed() && p.server != p.client {
+						t.Skip("with -R it connects to its own host, whatever name it was given")
+					}
+					row.test(t, p)
+				})
+			}
+		}
+	})
+}
+
+// isListenerNamed reports that perftest has the program with the name of a host listen, and the one
+// without connect to its own host: the connection manager's part of it goes by who sends, not by who
+// was given a name. In the usual order the other one is refused, since nobody listens yet.
+func (row perfRow) isListenerNamed() bool {
+	return strings.Contains(row.args, "-R --reversed")
+}
+
+// commands are those of the server, which listens, and of the client.
+func (row perfRow) commands(port int, address string) (server, client []string) {
+	named := append(row.command(port), address)
+	if row.isListenerNamed() {
+		return named, row.command(port)
+	}
+	return row.command(port), named
+}
+
 // awaitServer waits until the server takes a client, by TCP or through the connection manager.
 func (row perfRow) awaitServer(t *testing.T, m *machine, server *process, port int) {
 	t.Helper()
@@ -330,9 +363,10 @@ func (row perfRow) test(t *testing.T, p pair) {
 	})
 	for range refusalsMax {
 		port := newPort()
-		server := p.server.run(t, row.command(port)...)
+		listen, connect := row.commands(port, p.address)
+		server := p.server.run(t, listen...)
 		row.awaitServer(t, p.server, server, port)
-		client := p.client.run(t, append(row.command(port), p.address)...)
+		client := p.client.run(t, connect...)
 		if row.wasTooEarly(t, client) || row.wasOverrun(t, p, client) {
 			client.kill()
 			server.kill()
