@@ -124,6 +124,10 @@ func (q *QP) checkWQE(w *sendWR) {
 	}
 }
 
+// checkWQELength finds messages that are too long. Of a datagram longer than the port's MTU the
+// standard says two things: that it is dropped without an error (IBTA C10-93.1.1, as rxe does), and
+// that it is a local length error (IBTA 11.6.2). Adapters report the error, programs expect it, and
+// a message that vanishes with success helps nobody.
 func (q *QP) checkWQELength(w *sendWR) {
 	total := uint64(w.length)
 	if !w.has(rdma.SendInline) {
