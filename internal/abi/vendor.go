@@ -26,4 +26,6 @@ const (
 	VendorFlushed       Vendor = 17 // flushed because the QP is in error
 	VendorWindow        Vendor = 18 // a memory window could not be bound or invalidated
 	VendorSharedQueue   Vendor = 21 // an XRC request for no shared receive queue of the domain
+	VendorTagsFull      Vendor = 22 // the matching list had no room for a tagged buffer
+	VendorTagGone       Vendor = 23 // the tagged buffer was not in the list, or not any more
 )

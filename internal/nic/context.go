@@ -33,6 +33,7 @@ type Context struct {
 	doorbells *doorbells
 	slots     []*qp // by doorbell slot
 	freeSlots []uint32
+	tagSlots  map[uint32]*tagging // by doorbell slot, which slots has no QP for
 
 	source   *Context // that it imports from, or nil
 	pds      map[uint32]*pd

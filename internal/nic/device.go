@@ -122,6 +122,9 @@ func (c *Context) DeviceAttr() abi.DeviceAttr {
 		a.MaxTotalMcastAttach = limits.MaxMulticastGroups * limits.MaxMulticastAttach
 	}
 	setMemoryAttr(&a, most, d.transport)
+	if d.transport.hasTags {
+		setTagAttr(&a)
+	}
 	copy(a.FWVersion[:len(a.FWVersion)-1], cfg.Version)
 	return a
 }

@@ -51,7 +51,7 @@ func (n *NIC) HandleDoorbells(now clock.Time) bool {
 	return found
 }
 
-// answer serves the QPs whose bits are set below one summary word. Bits of slots that nobody owns
+// answer serves the QPs, and the matching lists, whose bits are set below one summary word. Bits of slots that nobody owns
 // are a client's mistake without a consequence.
 func (n *NIC) answer(c *Context, i int, summary uint64) {
 	for ; summary != 0; summary &= summary - 1 {
@@ -59,7 +59,9 @@ func (n *NIC) answer(c *Context, i int, summary uint64) {
 		for word := c.doorbells.words[w].Swap(0); word != 0; word &= word - 1 {
 			slot := w*64 + bits.TrailingZeros64(word)
 			if slot >= len(c.slots) || c.slots[slot] == nil {
-				n.counters.StrayDoorbells++
+				if !c.answerTags(slot) {
+					n.counters.StrayDoorbells++
+				}
 				continue
 			}
 			q := c.slots[slot]

@@ -94,6 +94,9 @@ func (c *Context) checkCreateQP(req *abi.CreateQPReq) *rdma.Refusal {
 	case c.nic.counts.qps >= limits.MaxQP:
 		return refusef(syscall.ENOMEM, "limit of %d queue pairs", limits.MaxQP)
 	}
+	if r := c.checkSlots(); r != nil {
+		return r
+	}
 	return mayHave("queue pairs", len(c.qps), c.most().QPs)
 }
 
@@ -147,6 +150,9 @@ func (c *Context) checkQPParts(req *abi.CreateQPReq) *rdma.Refusal {
 		return refusef(syscall.EINVAL, "completion queue %d is unknown", req.RecvCQ)
 	case req.SRQ != 0 && srq == nil:
 		return refusef(syscall.EINVAL, "shared receive queue %d is unknown", req.SRQ)
+	case srq != nil && srq.tags != nil && t != rdma.QPTypeRC:
+		return refusef(syscall.EINVAL, "shared receive queue %d matches tags of RC, not of %v",
+			req.SRQ, t)
 	case srq != nil && srq.domain != nil:
 		return refusef(syscall.EINVAL, "shared receive queue %d is one of XRC", req.SRQ)
 	}
@@ -224,6 +230,7 @@ func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Share
 	switch {
 	case q.srq != nil:
 		cfg.RQ = q.srq
+		q.serveTags(&cfg)
 	case hasReceives(req):
 		cfg.RQ = work.NewReceiveQueue(ring.NewConsumer(m[rsp.RQOffset:],
 			ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},

@@ -27,11 +27,14 @@ type srq struct {
 	// postsRefused counts what the library refused, as far as it was noted.
 	postsRefused uint32
 
+	// cq gets the completions of receives over XRC and with tag matching.
+	cq   *cq
+	tags *tagging // nil without tag matching
+
 	// Of XRC.
 	number uint32
 	domain *xrcDomain
 	xrcd   *xrcHandle
-	cq     *cq
 	target ibt.Target
 }
 
@@ -50,15 +53,14 @@ const (
 // CreateSRQ makes a shared receive queue; its memory goes to the application.
 func (c *Context) CreateSRQ(req *abi.CreateSRQReq) (abi.CreateSRQRsp, Shared, *rdma.Refusal) {
 	var rsp abi.CreateSRQRsp
-	p := c.pds[req.PD]
 	switch {
-	case p == nil:
+	case c.pds[req.PD] == nil:
 		return rsp, nil, refusef(syscall.EINVAL, "protection domain %d is unknown", req.PD)
 	case req.Type == srqTypeXRC && c.xrcds[req.XRCD] == nil:
 		return rsp, nil, refusef(syscall.EINVAL, "XRC domain %d is unknown", req.XRCD)
 	case req.Type == srqTypeXRC && c.cqs[req.CQ] == nil:
 		return rsp, nil, refusef(syscall.EINVAL, "completion queue %d is unknown", req.CQ)
-	case req.Type != srqTypeBasic && req.Type != srqTypeXRC:
+	case req.Type > srqTypeTags, req.Type == srqTypeTags && !c.device.transport.hasTags:
 		return rsp, nil, refusef(syscall.EOPNOTSUPP, "SRQ type %d is not supported", req.Type)
 	case req.MaxWR == 0 || req.MaxWR > limits.MaxQPWR:
 		return rsp, nil, refusef(syscall.EINVAL, "max_wr %d outside 1…%d", req.MaxWR, limits.MaxQPWR)
@@ -72,10 +74,24 @@ func (c *Context) CreateSRQ(req *abi.CreateSRQReq) (abi.CreateSRQRsp, Shared, *r
 	if r := mayHave("shared receive queues", len(c.srqs), c.most().SRQs); r != nil {
 		return rsp, nil, r
 	}
+	if req.Type == srqTypeTags {
+		if r := c.checkTags(req); r != nil {
+			return rsp, nil, r
+		}
+	}
+	return c.newSRQ(req)
+}
+
+// newSRQ builds the object over memory of its own and enters it everywhere.
+func (c *Context) newSRQ(req *abi.CreateSRQReq) (abi.CreateSRQRsp, Shared, *rdma.Refusal) {
 	sge := max(req.MaxSGE, 1)
 	geo := ring.Geometry{Entries: ring.RoundEntries(req.MaxWR), Stride: abi.RQStride(sge)}
-	size := abi.QueueHeaderBytes + geo.Bytes()
-	shared, err := c.nic.cfg.Memory.Alloc(size)
+	rsp := abi.CreateSRQRsp{
+		Entries: geo.Entries, Stride: geo.Stride, Offset: abi.QueueHeaderBytes, MaxSGE: sge,
+		Bytes: uint32(abi.QueueHeaderBytes + geo.Bytes()),
+	}
+	layTags(req, &rsp)
+	shared, err := c.nic.cfg.Memory.Alloc(int(rsp.Bytes))
 	if err != nil {
 		return rsp, nil, refusef(syscall.ENOMEM, "queue memory: %v", err)
 	}
@@ -87,16 +103,17 @@ func (c *Context) CreateSRQ(req *abi.CreateSRQReq) (abi.CreateSRQRsp, Shared, *r
 		pd: req.PD, shared: shared, ring: cons, maxSGE: sge, limit: req.Limit,
 	}
 	s.number = s.handle
-	if req.Type == srqTypeXRC {
+	switch req.Type {
+	case srqTypeXRC:
 		s.join(req)
+	case srqTypeTags:
+		s.matchTags(req, &rsp)
 	}
 	c.srqs[s.handle] = s
-	p.users++
+	c.pds[req.PD].users++
 	c.nic.counts.srqs++
-	return abi.CreateSRQRsp{
-		Handle: s.handle, SRQN: s.number, Entries: geo.Entries, Stride: geo.Stride,
-		Offset: abi.QueueHeaderBytes, MaxSGE: sge, Bytes: uint32(size),
-	}, shared, nil
+	rsp.Handle, rsp.SRQN = s.handle, s.number
+	return rsp, shared, nil
 }
 
 // join makes it one of an XRC domain, which requests of peers find by its number.
@@ -226,6 +243,9 @@ func (n *NIC) removeSRQ(s *srq) {
 	s.noteRefusedPosts()
 	if s.domain != nil {
 		s.leave()
+	}
+	if s.tags != nil {
+		s.tags.end()
 	}
 	delete(s.context.srqs, s.handle)
 	s.context.pds[s.pd].users--

@@ -26,6 +26,8 @@ type transport struct {
 	portCaps  uint32        // enum ibv_port_cap_flags
 	// hasDatagrams: packets that need no connection, and with them address handles and groups.
 	hasDatagrams bool
+	// hasTags: shared receive queues may match tags.
+	hasTags bool
 	// hasIPGIDs: the GIDs are the addresses. Elsewhere a port has one GID, and Port.Addresses tells
 	// what it is reached by.
 	hasIPGIDs bool
@@ -41,7 +43,7 @@ var transports = [...]transport{
 		caps: commonCaps | capBadPKeyCounter | capBadQKeyCounter | capRCRNRNakGen | capXRC |
 			capFlushGlobal | capAtomicWrite,
 		portCaps:     portCapCM | portCapIPBased,
-		hasDatagrams: true, hasIPGIDs: true,
+		hasDatagrams: true, hasIPGIDs: true, hasTags: true,
 	},
 	TransportIWARP: {
 		name: "iwarp", nodeType: nodeTypeRNIC, kind: transportIWARP, linkLayer: linkEthernet,

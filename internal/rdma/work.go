@@ -82,6 +82,7 @@ var wcStatusNames = [...]string{
 	"remote operation error", "transport retry counter exceeded", "RNR retry counter exceeded",
 	"local RDD violation", "remote invalid RD request", "remote aborted", "invalid EE context number",
 	"invalid EE context state", "fatal error", "response timeout error", "general error",
+	"tag matching error", "tag matching rendezvous incomplete",
 }
 
 func (s WCStatus) String() string {

@@ -226,6 +226,8 @@ var constants = []struct {
 		{"VendorFlushed", uint64(abi.VendorFlushed)},
 		{"VendorWindow", uint64(abi.VendorWindow)},
 		{"VendorSharedQueue", uint64(abi.VendorSharedQueue)},
+		{"VendorTagsFull", uint64(abi.VendorTagsFull)},
+		{"VendorTagGone", uint64(abi.VendorTagGone)},
 		{"VendorCQOverrun", uint64(abi.VendorCQOverrun)},
 		{"VendorModified", uint64(abi.VendorModified)},
 	}},
