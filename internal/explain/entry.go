@@ -32,6 +32,8 @@ const (
 	KindWindow     Kind = "memory window type"
 	KindAdvice     Kind = "memory advice"
 	KindRereg      Kind = "re-registration flag"
+	KindTagOpcode  Kind = "operation on a matching list"
+	KindTagFlag    Kind = "flag of an operation on a matching list"
 	KindCounter    Kind = "counter"
 )
 
@@ -156,6 +158,16 @@ var sections = []section{
 	{KindWindow, "Memory window types", []string{"window", "mw", "type"}, "ibv_alloc_mw(3)", windows},
 	{KindAdvice, "Advice about memory", []string{"advice", "advise"}, "ibv_advise_mr(3)", advices},
 	{KindRereg, "Re-registration flags", []string{"rereg", "flag"}, "ibv_rereg_mr(3)", reregs},
+	{
+		KindTagOpcode, "Operations on matching lists (ibv_ops_wr.opcode)",
+		[]string{"tag", "ops", "operation"},
+		"ibv_post_srq_ops(3)", tagOpcodes,
+	},
+	{
+		KindTagFlag, "Flags of operations on matching lists",
+		[]string{"tag", "ops", "flag"},
+		"ibv_post_srq_ops(3)", tagFlags,
+	},
 	{
 		KindCounter, "Counters (rnic stat)",
 		[]string{"counter"},

@@ -23,7 +23,7 @@ var enums = map[string]map[string]Kind{
 		"WCOpcode": KindCompletion, "SendFlags": KindSendFlag, "WCFlags": KindWCFlag,
 		"QPAttrMask": KindAttr, "MTU": KindMTU, "GIDType": KindGIDType,
 		"MigrationState": KindMigration, "MWType": KindWindow, "AdviceMR": KindAdvice,
-		"ReregMask": KindRereg,
+		"ReregMask": KindRereg, "TagOpcode": KindTagOpcode, "TagFlags": KindTagFlag,
 	},
 	"wire/mad": {"Reason": KindReject, "SIDRStatus": KindService},
 	"wire/ib":  {"NAKCode": KindNAK},

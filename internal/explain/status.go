@@ -188,11 +188,15 @@ var statuses = []Entry{
 		Look:   []string{"vendor_err"},
 	},
 	{
-		Code: 22, Name: "IBV_WC_TM_ERR", Words: "TM error",
-		Means: "An operation of tag matching failed. SoftRNIC has no tag matching, so it never says this.",
+		Code: uint32(rdma.WCTagErr), Name: "IBV_WC_TM_ERR", Words: "TM error",
+		Means:  "An operation on a matching list could not be carried out.",
+		Causes: []string{"IBV_WR_TAG_DEL of a buffer that a message has matched meanwhile"},
+		Look:   []string{"vendor_err"},
 	},
 	{
-		Code: 23, Name: "IBV_WC_TM_RNDV_INCOMPLETE", Words: "TM software rendezvous",
-		Means: "A message was matched by tag but its program has to fetch the data. SoftRNIC has no tag matching, so it never says this.",
+		Code: uint32(rdma.WCTagIncomplete), Name: "IBV_WC_TM_RNDV_INCOMPLETE", Words: "TM software rendezvous",
+		Means:  "A rendezvous was matched by tag, but its data are longer than the buffer. The buffer holds the request, and the program has to fetch the data and tell the sender.",
+		Causes: []string{"the tagged buffer is shorter than the sender's message"},
+		Look:   []string{"len in the struct ibv_rvh at the start of the buffer, behind the struct ibv_tmh"},
 	},
 }

@@ -58,6 +58,11 @@ var completions = []Entry{
 	{Code: uint32(rdma.WCOpAtomicWrite), Name: "IBV_WC_ATOMIC_WRITE", Words: "atomic write completed", Means: "An atomic write is done."},
 	{Code: uint32(rdma.WCOpRecv), Name: "IBV_WC_RECV", Words: "receive completed", Means: "A message arrived in a posted receive; byte_len tells its length."},
 	{Code: uint32(rdma.WCOpRecvWriteImm), Name: "IBV_WC_RECV_RDMA_WITH_IMM", Words: "write with immediate arrived", Means: "The peer wrote with immediate data: the data is at the address that it named, not in the receive."},
+	{Code: uint32(rdma.WCOpTagAdd), Name: "IBV_WC_TM_ADD", Words: "tagged buffer added", Means: "IBV_WR_TAG_ADD was carried out."},
+	{Code: uint32(rdma.WCOpTagDel), Name: "IBV_WC_TM_DEL", Words: "tagged buffer deleted", Means: "IBV_WR_TAG_DEL was carried out: the buffer is the program's again."},
+	{Code: uint32(rdma.WCOpTagSync), Name: "IBV_WC_TM_SYNC", Words: "unexpected messages counted", Means: "IBV_WR_TAG_SYNC was carried out."},
+	{Code: uint32(rdma.WCOpTagRecv), Name: "IBV_WC_TM_RECV", Words: "tagged message", Means: "A message with a tag. With IBV_WC_TM_MATCH it has found its buffer, with IBV_WC_TM_DATA_VALID its data are there; with neither it was unexpected, and an ordinary receive of the queue holds all of it."},
+	{Code: uint32(rdma.WCOpTagNone), Name: "IBV_WC_TM_NO_TAG", Words: "message without a tag", Means: "A message without a tag, or a FIN; an ordinary receive of the queue holds all of it."},
 }
 
 //tidy:table
@@ -73,6 +78,9 @@ var wcFlags = []Entry{
 	{Code: uint32(rdma.WCGRH), Name: "IBV_WC_GRH", Words: "GRH present", Means: "The first 40 bytes of the datagram's buffer hold its network header."},
 	{Code: uint32(rdma.WCWithImm), Name: "IBV_WC_WITH_IMM", Words: "immediate data", Means: "imm_data is valid; it is in network byte order."},
 	{Code: uint32(rdma.WCWithInv), Name: "IBV_WC_WITH_INV", Words: "key invalidated by the peer", Means: "invalidated_rkey is valid."},
+	{Code: uint32(rdma.WCTagSyncWanted), Name: "IBV_WC_TM_SYNC_REQ", Words: "synchronization wanted", Means: "The program's count of unexpected messages is not the NIC's: buffers posted meanwhile are not matched until IBV_WR_TAG_SYNC brings it up to date."},
+	{Code: uint32(rdma.WCTagMatch), Name: "IBV_WC_TM_MATCH", Words: "matched by tag", Means: "The message has found the tagged buffer of wr_id."},
+	{Code: uint32(rdma.WCTagDataValid), Name: "IBV_WC_TM_DATA_VALID", Words: "data in the tagged buffer", Means: "All data of the message are in the tagged buffer, which is the program's again."},
 }
 
 //tidy:table
