@@ -169,7 +169,7 @@ func (c *Context) NoteRefusal(now clock.Time, op abi.Op, handle uint32, refusal 
 	c.nic.now = now
 	r := &CauseRecord{Kind: ErrorVerb, Errno: refusal.Errno, Chain: explain.Refusal(op, refusal)}
 	if q := c.qps[handle]; q != nil && (op == abi.OpModifyQP || op == abi.OpDestroyQP) {
-		r.QPN = q.engine.QPN()
+		r.QPN = q.qpn
 	}
 	c.noteError(r)
 }
@@ -209,14 +209,14 @@ func (i *identifier) ends() string {
 
 // causeOf is all that is known of an engine's evidence.
 func (q *qp) causeOf(e *work.Cause) *abi.Cause {
-	t, stats := q.engine.Attr(), q.engine.Stats()
+	t, stats := q.ibt.Attr(), q.ibt.Stats()
 	c := &abi.Cause{
 		WRID: e.WRID, Addr: e.Addr, Length: e.Length, Timestamp: uint64(q.nic.now),
-		Status: uint32(e.Status), Vendor: uint32(e.Vendor), QPN: uint32(q.engine.QPN()),
+		Status: uint32(e.Status), Vendor: uint32(e.Vendor), QPN: uint32(q.qpn),
 		PSN: uint32(e.PSN), Key: uint32(e.Key), Asked: uint32(e.Asked),
 		QPAccess: uint32(t.Access), Retries: e.Retries, RNRTries: e.RNRTries, Timeouts: e.Timeouts,
 		Naks: uint32(stats.Naks), LastNak: stats.LastNak, LastNakPSN: uint32(stats.LastNakPSN),
-		Opcode: e.Opcode, State: uint8(q.engine.State()), QPType: uint8(q.engine.Type()),
+		Opcode: e.Opcode, State: uint8(q.state()), QPType: uint8(q.qpType),
 		Syndrome: e.Syndrome, Fault: uint8(e.Fault), Timeout: t.Timeout, RetryCnt: t.RetryCnt,
 		RNRRetry: t.RNRRetry, MaxRdAtomic: t.MaxDestRdAtomic,
 	}
@@ -260,7 +260,7 @@ func (q *qp) Note(_ *ibt.QP, e work.Cause) {
 	q.lastCause = *c
 	q.leave(c)
 	r := &CauseRecord{
-		Kind: ErrorRequest, QPN: q.engine.QPN(), Chain: explain.Chain(c), Cause: c,
+		Kind: ErrorRequest, QPN: q.qpn, Chain: explain.Chain(c), Cause: c,
 	}
 	switch {
 	case e.IsResponder:
@@ -322,7 +322,7 @@ func (q *qp) noteModified(to rdma.QPState) {
 	case to == sReset:
 		q.clearCause()
 		q.showHeld()
-	case to == sError && q.engine.State() != sError:
+	case to == sError && q.state() != sError:
 		q.leave(q.causeOf(&work.Cause{Vendor: abi.VendorModified}))
 	}
 }
@@ -347,7 +347,7 @@ func (c *Context) noteRefusedPosts(memory []byte, seen *uint32, qpn rdma.QPN) {
 }
 
 func (q *qp) noteRefusedPosts() {
-	q.context.noteRefusedPosts(q.shared.Bytes(), &q.postsRefused, q.engine.QPN())
+	q.context.noteRefusedPosts(q.shared.Bytes(), &q.postsRefused, q.qpn)
 }
 
 func (s *srq) noteRefusedPosts() {

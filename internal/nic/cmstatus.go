@@ -68,7 +68,7 @@ func (m *multicast) status() []GroupStatus {
 			GID: gid.String(), QPNs: []uint32{}, Interfaces: slices.Sorted(maps.Keys(g.joined)),
 		}
 		for _, q := range g.qps {
-			s.QPNs = append(s.QPNs, uint32(q.engine.QPN()))
+			s.QPNs = append(s.QPNs, uint32(q.qpn))
 		}
 		if s.Interfaces == nil {
 			s.Interfaces = []uint32{}

@@ -30,7 +30,7 @@ func (b *heapBlock) Release()      { b.heap.live-- }
 
 // bench is one NIC with one application on it.
 type bench struct {
-	t     *testing.T
+	t     testing.TB
 	n     *NIC
 	heap  *arena
 	now   clock.Time
@@ -48,7 +48,7 @@ func gid(last byte) (g [16]byte) {
 	return g
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t testing.TB) *bench {
 	t.Helper()
 	b := &bench{t: t, heap: new(arena)}
 	b.n = New(Config{

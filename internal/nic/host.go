@@ -18,7 +18,7 @@ func (q *qp) Raise(_ *ibt.QP, e rdma.EventType) {
 		q.nic.raise(q.others[i].context, e, q.others[i].handle)
 	}
 	if e == rdma.EventCommEst {
-		q.nic.cm.noteTraffic(q.engine.QPN())
+		q.nic.cm.noteTraffic(q.qpn)
 	}
 }
 

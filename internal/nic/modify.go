@@ -32,11 +32,11 @@ func (c *Context) ModifyQP(now clock.Time, req *abi.ModifyQPReq) (abi.QPAttr, *r
 	if r != nil {
 		return abi.QPAttr{}, r
 	}
-	attr := *q.engine.Attr()
+	attr := *q.ibt.Attr()
 	if r := q.apply(&attr, &req.Attr, mask); r != nil {
 		return abi.QPAttr{}, r
 	}
-	if q.engine.Type() == rdma.QPTypeUD && to == sRTR {
+	if q.qpType == rdma.QPTypeUD && to == sRTR {
 		// A datagram's path MTU is the port's (IBTA 9.8.3.1); verbs have no attribute for it.
 		attr.PathMTU = q.context.device.port.MTU
 		mask |= rdma.QPAttrPathMTU
@@ -51,7 +51,7 @@ func (c *Context) ModifyQP(now clock.Time, req *abi.ModifyQPReq) (abi.QPAttr, *r
 		q.av, q.port = abi.AHAttr{}, 0
 	}
 	q.noteModified(to)
-	q.engine.Modify(now, &attr, mask, to)
+	q.ibt.Modify(now, &attr, mask, to)
 	c.nic.settle(q)
 	c.nic.failDoomed()
 	return q.query(), nil
@@ -59,7 +59,7 @@ func (c *Context) ModifyQP(now clock.Time, req *abi.ModifyQPReq) (abi.QPAttr, *r
 
 // target returns the state to go to after the mask and the edge were checked.
 func (q *qp) target(a *abi.QPAttr, mask rdma.QPAttrMask) (rdma.QPState, *rdma.Refusal) {
-	from := q.engine.State()
+	from := q.state()
 	if mask&rdma.QPAttrCurState != 0 && rdma.QPState(a.CurState) != from {
 		return from, refusef(syscall.EINVAL, "modify_qp: cur_qp_state is %v, the QP is in %v",
 			rdma.QPState(a.CurState), from)
@@ -71,7 +71,7 @@ func (q *qp) target(a *abi.QPAttr, mask rdma.QPAttrMask) (rdma.QPState, *rdma.Re
 	if !to.IsValid() || to == sSQE && from != sSQE {
 		return from, refusef(syscall.EINVAL, "modify_qp: qp_state %d cannot be set", a.State)
 	}
-	return to, checkTransition(q.engine.Type(), edge{from, to}, mask)
+	return to, checkTransition(q.qpType, edge{from, to}, mask)
 }
 
 // apply checks every attribute in the mask and puts it into attr.
@@ -88,7 +88,7 @@ func (q *qp) apply(attr *ibt.Attr, a *abi.QPAttr, mask rdma.QPAttrMask) *rdma.Re
 		}
 	}
 	if mask&rdma.QPAttrAV != 0 {
-		addr, r := q.context.device.port.resolve(&a.AH, uint32(q.engine.QPN()))
+		addr, r := q.context.device.port.resolve(&a.AH, uint32(q.qpn))
 		if r == nil {
 			r = checkPeer(addr.DGID)
 		}
@@ -188,7 +188,7 @@ func (c *Context) QueryQP(handle uint32) (abi.QPAttr, *rdma.Refusal) {
 }
 
 func (q *qp) query() abi.QPAttr {
-	t, s := q.engine.Attr(), q.engine.State()
+	t, s := q.ibt.Attr(), q.state()
 	out := abi.QPAttr{
 		State: uint32(s), CurState: uint32(s), PathMTU: uint32(t.PathMTU),
 		PathMigState: uint32(rdma.MigrationMigrated), QKey: uint32(t.QKey),
@@ -202,7 +202,7 @@ func (q *qp) query() abi.QPAttr {
 	if t.SQDAsyncNotify {
 		out.EnSQDAsyncNotify = 1
 	}
-	if s == rdma.QPStateSQD && !q.engine.Stats().IsDrained {
+	if s == rdma.QPStateSQD && !q.ibt.Stats().IsDrained {
 		out.SQDraining = 1
 	}
 	return out

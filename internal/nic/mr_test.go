@@ -14,7 +14,7 @@ import (
 )
 
 // refused wants an errno.
-func refused(t *testing.T, what string, r *rdma.Refusal, want syscall.Errno) {
+func refused(t testing.TB, what string, r *rdma.Refusal, want syscall.Errno) {
 	t.Helper()
 	if r == nil || r.Errno != want {
 		t.Errorf("%s: %v, want %v", what, r, want)

@@ -55,7 +55,7 @@ func (m *multicast) handlePacket(now clock.Time, p *ibt.Packet) {
 		return
 	}
 	for _, q := range g.qps {
-		q.engine.HandlePacket(now, p)
+		q.ibt.HandlePacket(now, p)
 		m.nic.settle(q)
 	}
 	m.nic.failDoomed()
@@ -188,7 +188,7 @@ func (c *Context) DetachMulticast(req *abi.AttachMulticastReq) *rdma.Refusal {
 	}
 	g := c.nic.multicast.groups[gid]
 	if g == nil || !slices.Contains(g.qps, q) {
-		return refusef(syscall.EINVAL, "queue pair %v is not attached to %v", q.engine.QPN(), gid.Addr())
+		return refusef(syscall.EINVAL, "queue pair %v is not attached to %v", q.qpn, gid.Addr())
 	}
 	c.nic.multicast.detach(g, q)
 	return nil
@@ -203,9 +203,9 @@ func (c *Context) member(req *abi.AttachMulticastReq) (*qp, rdma.GID, *rdma.Refu
 			c.device.name, c.device.transport)
 	case q == nil:
 		return nil, gid, refusef(syscall.EINVAL, "queue pair %d is unknown", req.QP)
-	case q.engine.Type() != rdma.QPTypeUD:
+	case q.qpType != rdma.QPTypeUD:
 		return nil, gid, refusef(syscall.EINVAL, "multicast is for UD, queue pair %v is %v",
-			q.engine.QPN(), q.engine.Type())
+			q.qpn, q.qpType)
 	case !gid.IsMulticast():
 		return nil, gid, refusef(syscall.EINVAL, "%v is no multicast GID", gid.Addr())
 	}

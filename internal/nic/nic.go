@@ -144,7 +144,7 @@ func (n *NIC) HandlePacket(now clock.Time, p *ibt.Packet) {
 		n.handleSpecial(now, p, dest)
 		return
 	}
-	q.engine.HandlePacket(now, p)
+	q.ibt.HandlePacket(now, p)
 	n.settle(q)
 	n.failDoomed()
 	n.cm.collect()
@@ -169,8 +169,8 @@ func (n *NIC) HandleUnreachable(now clock.Time, peer rdma.GID) {
 	n.counters.Unreachable++
 	for _, c := range n.contexts {
 		for _, q := range c.sortedQPs() {
-			if q.engine.Type() != rdma.QPTypeUD && q.engine.Attr().AV.DGID == peer {
-				q.engine.HandleUnreachable(now)
+			if q.qpType != rdma.QPTypeUD && q.ibt.Attr().AV.DGID == peer {
+				q.ibt.HandleUnreachable(now)
 				n.settle(q)
 			}
 		}
@@ -195,8 +195,8 @@ func (n *NIC) HandleTimeout(now clock.Time) {
 		if q == nil {
 			break
 		}
-		if q.engine.PollTimeout() <= now {
-			q.engine.HandleTimeout(now)
+		if q.ibt.PollTimeout() <= now {
+			q.ibt.HandleTimeout(now)
 		}
 		n.settle(q)
 	}
@@ -226,7 +226,7 @@ func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 			n.pacer.hold(q)
 			continue
 		}
-		if q.quota > 0 && q.engine.PollTransmit(now, p) {
+		if q.quota > 0 && q.ibt.PollTransmit(now, p) {
 			q.quota--
 			n.pacer.charge(n, q, p)
 			n.show(q)
@@ -249,16 +249,16 @@ func (n *NIC) settle(q *qp) {
 		return
 	}
 	n.show(q)
-	if q.engine.HasWork() {
+	if q.ibt.HasWork() {
 		n.run.push(q)
 	}
-	n.timers.update(q, q.engine.PollTimeout())
+	n.timers.update(q, q.ibt.PollTimeout())
 }
 
 // show publishes the QP's state. In the error state receives ring the doorbell too; those that
 // were posted before the application saw the flag are fetched at once.
 func (n *NIC) show(q *qp) {
-	s := q.engine.State()
+	s := q.state()
 	if s == q.shown {
 		return
 	}
@@ -282,7 +282,7 @@ func (n *NIC) failDoomed() {
 			if q.dead || (q.sendCQ != c && q.recvCQ != c) {
 				continue
 			}
-			if q.engine.State() != sError {
+			if q.state() != sError {
 				q.Note(nil, work.Cause{Vendor: abi.VendorCQOverrun, Length: uint64(c.ring.Entries())})
 			}
 			q.fail(n.now)

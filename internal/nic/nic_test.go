@@ -337,7 +337,7 @@ func TestNIC_HostileQueues_StayInBounds(t *testing.T) {
 		}
 		a.ring()
 		b.run(clock.Time(time.Millisecond))
-		if s := b.n.qps[rdma.QPN(a.rsp.QPN)].engine.State(); !s.IsValid() {
+		if s := b.n.qps[rdma.QPN(a.rsp.QPN)].state(); !s.IsValid() {
 			t.Fatalf("E02: state %d", s)
 		}
 		if random.IntN(20) == 0 {

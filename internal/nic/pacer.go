@@ -32,7 +32,7 @@ func (p *pacer) duration(bytes int) time.Duration {
 
 // charge accounts for a packet of q that was polled.
 func (p *pacer) charge(n *NIC, q *qp, packet *ibt.Packet) {
-	if p.rate == 0 || !isUnreliable(q.engine.Type()) {
+	if p.rate == 0 || !isUnreliable(q.qpType) {
 		return
 	}
 	q.isPaced = !n.IsLocal(packet.DGID)

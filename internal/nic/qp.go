@@ -15,11 +15,21 @@ import (
 	"github.com/softrnic/softrnic/internal/ring"
 )
 
+// engine is what the transports' queue pairs have in common for verbs.
+type engine interface {
+	HandleDoorbell(now clock.Time)
+	State() rdma.QPState
+	Release()
+}
+
 // qp is a queue pair as verbs know it; the transport is the engine's. It implements ibt.Host.
 type qp struct {
 	nic     *NIC
 	context *Context
-	engine  *ibt.QP
+	engine  engine
+	ibt     *ibt.QP // the engine itself where the wire is one of packets, else nil
+	qpn     rdma.QPN
+	qpType  rdma.QPType
 	handle  uint32
 	slot    uint32
 	shared  Shared
@@ -70,7 +80,7 @@ func (c *Context) CreateQP(now clock.Time, req *abi.CreateQPReq) (
 		return rsp, nil, refusef(syscall.ENOMEM, "queue memory: %v", err)
 	}
 	q := c.newQP(req, &rsp, shared)
-	rsp.Handle, rsp.QPN, rsp.Doorbell = q.handle, uint32(q.engine.QPN()), q.slot
+	rsp.Handle, rsp.QPN, rsp.Doorbell = q.handle, uint32(q.qpn), q.slot
 	return rsp, shared, nil
 }
 
@@ -207,8 +217,9 @@ func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Share
 		sendCQ: c.cqs[req.SendCQ], recvCQ: c.cqs[req.RecvCQ], srq: c.srqs[req.SRQ],
 		stateWord: ring.Word(m, abi.OffQPState), rqDoorbell: ring.Word(m, abi.OffRQDoorbell),
 	}
+	q.qpn, q.qpType = n.newQPN(), rdma.QPType(req.Type)
 	cfg := ibt.Config{
-		Host: q, Type: rdma.QPType(req.Type), QPN: n.newQPN(), PD: mem.PD(req.PD),
+		Host: q, Type: q.qpType, QPN: q.qpn, PD: mem.PD(req.PD),
 		MaxSGE: rsp.MaxSendSGE, MaxInline: rsp.MaxInline,
 		SignalAll: req.SignalAll != 0, Scratch: n.scratch,
 	}
@@ -236,10 +247,11 @@ func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Share
 			ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
 			ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer)), rsp.MaxRecvSGE, false)
 	}
-	q.engine = ibt.New(cfg)
+	q.ibt = ibt.New(cfg)
+	q.engine = q.ibt
 	q.count(1)
 	c.qps[q.handle] = q
-	n.qps[cfg.QPN] = q
+	n.qps[q.qpn] = q
 	n.counts.qps++
 	return q
 }
@@ -296,10 +308,10 @@ func (n *NIC) removeQP(q *qp) {
 	q.dead = true
 	n.multicast.detachAll(q)
 	q.engine.Release()
-	n.memory.ReleaseQP(q.engine.QPN())
+	n.memory.ReleaseQP(q.qpn)
 	n.unqueue(q)
 	n.timers.remove(q)
-	delete(n.qps, q.engine.QPN())
+	delete(n.qps, q.qpn)
 	delete(c.qps, q.handle)
 	if q.domain == nil {
 		c.slots[q.slot] = nil
@@ -310,9 +322,17 @@ func (n *NIC) removeQP(q *qp) {
 	q.shared.Release()
 }
 
+// state is where the transport says that the queue pair stands.
+func (q *qp) state() rdma.QPState {
+	if q.ibt != nil {
+		return q.ibt.State()
+	}
+	return q.engine.State()
+}
+
 // fail moves the QP to the error state from outside.
 func (q *qp) fail(now clock.Time) {
-	a := *q.engine.Attr()
-	q.engine.Modify(now, &a, rdma.QPAttrState, rdma.QPStateError)
+	a := *q.ibt.Attr()
+	q.ibt.Modify(now, &a, rdma.QPAttrState, rdma.QPStateError)
 	q.nic.settle(q)
 }

@@ -131,7 +131,7 @@ func (s *srq) join(req *abi.CreateSRQReq) {
 func (s *srq) leave() {
 	delete(s.context.nic.srqns, s.number)
 	for _, q := range s.domain.targets {
-		q.engine.DropTarget(s)
+		q.ibt.DropTarget(s)
 	}
 	s.xrcd.users--
 	s.cq.users--

@@ -206,9 +206,9 @@ func (c *Context) status() ContextStatus {
 }
 
 func (q *qp) status() QPStatus {
-	e, t, stats := q.engine, q.engine.Attr(), q.engine.Stats()
+	t, stats := q.ibt.Attr(), q.ibt.Stats()
 	s := QPStatus{
-		Handle: q.handle, QPN: uint32(e.QPN()), Type: e.Type().String(), State: e.State().String(),
+		Handle: q.handle, QPN: uint32(q.qpn), Type: q.qpType.String(), State: q.state().String(),
 		PD: q.init.PD, SendCQ: q.init.SendCQ, RecvCQ: q.init.RecvCQ, SRQ: q.init.SRQ,
 		PathMTU: t.PathMTU.Bytes(), Pending: stats.Pending, InFlight: stats.InFlight,
 		Window: stats.Window, Retries: stats.Retries, Errors: q.errors,
@@ -229,6 +229,6 @@ func (n *NIC) PeerOf(qpn rdma.QPN) (gid rdma.GID, peer rdma.QPN, ok bool) {
 	if q == nil {
 		return gid, 0, false
 	}
-	t := q.engine.Attr()
+	t := q.ibt.Attr()
 	return t.AV.DGID, t.DestQPN, !t.AV.DGID.IsZero()
 }

@@ -88,7 +88,7 @@ func (s *xrcStorm) packet() ibt.Packet {
 	h := &p.Headers
 	h.BTH = ib.BTH{
 		Opcode: ib.XRCSendFirst + ib.Opcode(s.r.IntN(0x18)), DestQPN: rdma.QPN(s.tgt.rsp.QPN),
-		PKey: rdma.PKeyDefault, PSN: q.engine.Attr().RQPSN, AckReq: s.r.IntN(2) == 0,
+		PKey: rdma.PKeyDefault, PSN: q.ibt.Attr().RQPSN, AckReq: s.r.IntN(2) == 0,
 	}
 	if s.r.IntN(8) == 0 {
 		h.BTH.PSN = h.BTH.PSN.Add(uint32(s.r.IntN(5)) - 2)
