@@ -1182,12 +1182,14 @@ struct rnic_create_id_req {
 	uint32_t port_space;
 	uint32_t qp_type;
 	uint32_t reserved;
+	uint8_t device[64];
 };
-static_assert(sizeof(struct rnic_create_id_req) == 16, "rnic_create_id_req");
+static_assert(sizeof(struct rnic_create_id_req) == 80, "rnic_create_id_req");
 static_assert(offsetof(struct rnic_create_id_req, channel) == 0, "rnic_create_id_req.channel");
 static_assert(offsetof(struct rnic_create_id_req, port_space) == 4, "rnic_create_id_req.port_space");
 static_assert(offsetof(struct rnic_create_id_req, qp_type) == 8, "rnic_create_id_req.qp_type");
 static_assert(offsetof(struct rnic_create_id_req, reserved) == 12, "rnic_create_id_req.reserved");
+static_assert(offsetof(struct rnic_create_id_req, device) == 16, "rnic_create_id_req.device");
 
 struct rnic_cm_addr_req {
 	uint32_t id;

@@ -46,6 +46,7 @@ type CreateIDReq struct {
 	PortSpace uint32 // enum rdma_port_space: TCP 0x0106, UDP 0x0111, IB 0x013f, IPOIB 0x0002
 	QPType    uint32 // enum ibv_qp_type
 	Reserved  uint32
+	Device    [64]byte // the only one that will do; empty leaves the choice to the address
 }
 
 // CMAddrReq carries addresses for bind and resolve.

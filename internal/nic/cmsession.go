@@ -129,10 +129,15 @@ func (s *CMSession) CreateID(req *abi.CreateIDReq) (uint32, *rdma.Refusal) {
 	default:
 		return 0, refusef(syscall.EINVAL, "port space %#x is unknown", req.PortSpace)
 	}
+	choice, r := s.nic.choose(text(req.Device[:]), qpType)
+	if r != nil {
+		return 0, r
+	}
 	i, r := s.newIdentifier(req.Channel, space, qpType)
 	if r != nil {
 		return 0, r
 	}
+	i.choice = choice
 	return i.handle, nil
 }
 

@@ -2,6 +2,8 @@ package nic
 
 import (
 	"net/netip"
+	"strings"
+	"syscall"
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/engine/cm"
@@ -108,6 +110,29 @@ type peer struct {
 func (i *identifier) program() string  { return i.session.cfg.Name }
 func (i *identifier) pid() uint32      { return i.session.cfg.PID }
 func (i *identifier) isDatagram() bool { return i.qpType == rdma.QPTypeUD }
+
+// choose finds the device that a program insists on for identifiers of a type; nil where it leaves
+// that to addresses.
+func (n *NIC) choose(name string, t rdma.QPType) (*device, *rdma.Refusal) {
+	var names []string
+	able := false
+	for _, d := range n.devices {
+		if name == d.name {
+			return d, d.checkQPType(t)
+		}
+		names = append(names, d.name)
+		able = able || d.transport.makes(t)
+	}
+	switch {
+	case name != "":
+		return nil, refusef(syscall.ENODEV, "there is no device %q; the NIC has: %s",
+			name, strings.Join(names, ", "))
+	case !able:
+		return nil, refusef(syscall.EOPNOTSUPP, "no device of this NIC has %v queue pairs: %s", t,
+			strings.Join(names, ", "))
+	}
+	return nil, nil
+}
 
 // admits reports whether an identifier may be bound to a device: one that it has, or the one that
 // it insists on, or any that makes its kind of queue pair.
