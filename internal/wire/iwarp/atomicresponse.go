@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// AtomicResponseLen is the length of an atomic response's content in bytes (RFC 7306 5.3).
+// AtomicResponseLen is the length of an atomic response's content in bytes (RFC 7306 5.2).
 const AtomicResponseLen = 12
 
-// AtomicResponse is what memory held before an atomic operation (RFC 7306 5.3).
+// AtomicResponse is what memory held before an atomic operation (RFC 7306 5.2).
 type AtomicResponse struct {
 	Original uint64
 	// ID is the request's.

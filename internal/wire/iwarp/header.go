@@ -71,11 +71,11 @@ func (h *Header) Parse(b []byte) (payload []byte, err error) {
 	if isTagged {
 		h.STag = rdma.Key(binary.BigEndian.Uint32(b[2:]))
 		h.TO = binary.BigEndian.Uint64(b[6:])
-		payload = b[TaggedLen:]
+		payload = b[TaggedLen:len(b):len(b)]
 	} else {
 		h.MSN = binary.BigEndian.Uint32(b[10:])
 		h.MO = binary.BigEndian.Uint32(b[14:])
-		payload = b[UntaggedLen:]
+		payload = b[UntaggedLen:len(b):len(b)]
 	}
 	queue := QN(binary.BigEndian.Uint32(b[6:]))
 	info := h.Opcode.Info()

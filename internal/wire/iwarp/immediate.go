@@ -2,7 +2,7 @@ package iwarp
 
 import "fmt"
 
-// ImmediateLen is the length of an Immediate Data message's content in bytes (RFC 7306 6.1).
+// ImmediateLen is the length of an Immediate Data message's content in bytes (RFC 7306 6).
 const ImmediateLen = 8
 
 // Immediate is the content of an Immediate Data message: eight bytes that the receiver gets with

@@ -19,7 +19,8 @@ const (
 	termLength = 0x80 // M
 	termDDP    = 0x40 // D
 	termRDMAP  = 0x20 // R
-	// siw has the three bits at the other end of the byte, in the opposite order.
+
+	// A mirrored byte has the three at its other end, in the opposite order.
 	siwLength = 0x01
 	siwDDP    = 0x02
 	siwRDMAP  = 0x04
@@ -42,7 +43,9 @@ type Terminate struct {
 	DDP []byte
 	// RDMAP is the content of a refused READ or atomic request (R), or empty.
 	RDMAP []byte
-	// IsMirrored: M, D and R stand in the lowest bits, as Linux's siw sends and expects them.
+	// IsMirrored: layer and error type are exchanged, and M, D and R stand in the lowest bits in
+	// opposite order. So Linux's siw sends and expects it on little-endian machines. Code is the
+	// one that is meant.
 	IsMirrored bool
 }
 
@@ -53,8 +56,7 @@ func (t *Terminate) Parse(b []byte) error {
 	if len(b) < TerminateLen {
 		return ErrTruncated
 	}
-	t.Code = Code(binary.BigEndian.Uint16(b))
-	hasDDP, hasRDMAP := t.decodeBits(b[2])
+	hasDDP, hasRDMAP := t.decodeControl(Code(binary.BigEndian.Uint16(b)), b[2])
 	b = b[TerminateLen:]
 	if t.HasLength || hasDDP {
 		if len(b) < segmentLenLen {
@@ -89,25 +91,35 @@ func (t *Terminate) Parse(b []byte) error {
 	return nil
 }
 
-// decodeBits reads byte 2, whichever way round.
-func (t *Terminate) decodeBits(flags byte) (hasDDP, hasRDMAP bool) {
-	if flags&(termLength|termDDP|termRDMAP) == 0 && flags&(siwLength|siwDDP|siwRDMAP) != 0 {
+// decodeControl reads code and bits, whichever way round. Without bits, the code tells: of those
+// that are defined, few are also defined when they are mirrored.
+func (t *Terminate) decodeControl(code Code, flags byte) (hasDDP, hasRDMAP bool) {
+	const regular, mirrored = termLength | termDDP | termRDMAP, siwLength | siwDDP | siwRDMAP
+	switch {
+	case flags&regular != 0:
+	case flags&mirrored != 0:
 		t.IsMirrored = true
-		t.HasLength = flags&siwLength != 0
+	case !code.IsKnown() && code.mirror().IsKnown():
+		t.IsMirrored = true
+	}
+	if t.IsMirrored {
+		t.Code, t.HasLength = code.mirror(), flags&siwLength != 0
 		return flags&siwDDP != 0, flags&siwRDMAP != 0
 	}
-	t.HasLength = flags&termLength != 0
+	t.Code, t.HasLength = code, flags&termLength != 0
 	return flags&termDDP != 0, flags&termRDMAP != 0
 }
 
 // Append appends the content to b. Preconditions: DDP is empty or a whole header.
 func (t *Terminate) Append(b []byte) []byte {
 	hasDDP, hasRDMAP := len(t.DDP) > 0, len(t.RDMAP) > 0
+	code := t.Code
 	flags := bit(t.HasLength, termLength) | bit(hasDDP, termDDP) | bit(hasRDMAP, termRDMAP)
 	if t.IsMirrored {
+		code = code.mirror()
 		flags = bit(t.HasLength, siwLength) | bit(hasDDP, siwDDP) | bit(hasRDMAP, siwRDMAP)
 	}
-	b = binary.BigEndian.AppendUint16(b, uint16(t.Code))
+	b = binary.BigEndian.AppendUint16(b, uint16(code))
 	b = append(b, flags, 0)
 	if t.HasLength || hasDDP {
 		b = binary.BigEndian.AppendUint16(b, t.SegmentLen)
