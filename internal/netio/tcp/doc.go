@@ -1,0 +1,29 @@
+// Package tcp is the kernel's TCP for one lane: listeners, connections and their bytes, over
+// ordinary sockets, no privilege needed. It implements nic.StreamPort.
+//
+// Nothing here blocks or starts a goroutine, and each call does a bounded piece of work. The owner
+// has an epoll set, into which the port puts its sockets; it drives the port on one thread:
+//
+//	events := wait until port.Deadline(), or not at all while port.HasWork()
+//	port.HandleEvent(event)   // for those that port.Owns; the NIC is not called from here
+//	port.Receive(now)         // accept, finish connecting, receive: calls the NIC's Handle… methods
+//	port.Transmit(now)        // asks the NIC what to send, and sends it
+//
+// Sockets are watched edge-triggered and stay in the set as they are: a socket that has more than
+// its share is put at the end of a queue, and HasWork says that one waits.
+//
+//	event ──▶ ready queue ──▶ one receive of up to 256 KiB ──▶ NIC
+//	              ▲                    │ the buffer was filled: there is more
+//	              └────────────────────┘
+//
+// Sockets that had data within the last 200 µs, up to four of them, are asked directly in each
+// turn, since an answer to what was just received is often on its way.
+//
+// What is received goes to memory of the application where the NIC offers some
+// (nic.NIC.ReceiveSpace), the rest to a buffer of the port in the same system call. What is sent
+// goes from where the NIC has it. MSG_ZEROCOPY is not used: on loopback and veth interfaces the
+// kernel copies such data all the same, and completions of it have to be waited for before an
+// application may have its memory back.
+//
+// Faults are not injected here: TCP repairs what a wire loses.
+package tcp

@@ -1,0 +1,123 @@
+package tcp
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/nic"
+)
+
+// backlogMin is what the kernel may hold in any case until the next turn: the NIC has a backlog of
+// its own, which refuses what is too much.
+const backlogMin = 128
+
+// Listen implements nic.StreamPort.
+func (p *Port) Listen(id nic.StreamID, l *nic.StreamListener) error {
+	fd, err := p.newSocket(l.At.Addr().Unmap().Is6())
+	if err != nil {
+		return err
+	}
+	err = listen(fd, l)
+	if err == nil {
+		err = p.admit(&socket{fd: fd, id: id, state: listening}, unix.EPOLLIN)
+		if err == nil {
+			return nil
+		}
+	}
+	_ = unix.Close(fd)
+	return fmt.Errorf("tcp: listen at %v: %w", l.At, err)
+}
+
+func listen(fd int, l *nic.StreamListener) error {
+	// Connections of an earlier listener that are in TIME-WAIT do not keep the port from a new
+	// one; a listener that lives does.
+	err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	if err == nil && l.At.Addr().Unmap().Is6() {
+		only := 0
+		if l.OnlyIPv6 || !l.At.Addr().IsUnspecified() {
+			only = 1
+		}
+		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, only)
+	}
+	if err == nil {
+		err = unix.Bind(fd, sockaddr(l.At, l.Interface))
+	}
+	if err == nil {
+		err = unix.Listen(fd, max(l.Backlog, backlogMin))
+	}
+	return err
+}
+
+// accept takes a few connections and returns what that cost.
+func (p *Port) accept(now clock.Time, s *socket) (cost int) {
+	for range acceptsPerServe {
+		fd, from, err := unix.Accept4(s.fd, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
+		switch {
+		case err == nil:
+			cost += callCost
+			p.welcome(now, s, fd, from)
+		case errors.Is(err, unix.EAGAIN):
+			s.readable = false
+			return cost
+		case isShortage(err):
+			// Who waits in the backlog is served when there are descriptors again. No event will
+			// tell of that.
+			if !p.sacrifice() {
+				p.counters.add(AcceptPaused, 1)
+				p.pause(now, s, acceptPause)
+				return cost
+			}
+		default: // the connection broke while it waited: accept(2) says to go on
+			p.counters.add(AcceptErrors, 1)
+		}
+		if s.state != listening { // the NIC has closed it
+			return cost
+		}
+	}
+	return cost
+}
+
+// welcome offers a connection to the NIC.
+func (p *Port) welcome(now clock.Time, l *socket, fd int, from unix.Sockaddr) {
+	if p.config.DescriptorMax > 0 && fd >= p.config.DescriptorMax {
+		p.refuse(fd)
+		return
+	}
+	a := nic.StreamAccepted{MSS: segmentOf(fd)}
+	var zone uint32
+	a.Remote, a.Interface = addrOf(from)
+	a.Local, zone = localOf(fd)
+	if a.Interface == 0 {
+		a.Interface = zone
+	}
+	id, wanted := p.handler.HandleAccepted(now, l.id, &a)
+	if !wanted {
+		p.refuse(fd)
+		return
+	}
+	s := &socket{fd: fd, id: id, state: open}
+	s.flow = Flow{ID: id, Local: a.Local, Remote: a.Remote}
+	if err := p.admit(s, streamEvents); err != nil {
+		p.refuse(fd)
+		p.counters.add(Broken, 1)
+		p.handler.HandleStreamEnd(now, id, errnoOf(err))
+		return
+	}
+	p.counters.add(Accepted, 1)
+	p.opened(s)
+}
+
+func (p *Port) refuse(fd int) {
+	p.counters.add(AcceptRefused, 1)
+	resetOnClose(fd)
+	_ = unix.Close(fd)
+}
+
+func (p *Port) opened(s *socket) {
+	if t := p.config.Tap; t != nil && t.IsOn() {
+		t.StreamOpened(&s.flow)
+	}
+}
