@@ -54,6 +54,7 @@ type host struct {
 	// onStream, when not nil, takes the place of what HandleStream does.
 	onStream func(id nic.StreamID, b []byte)
 	log      []nic.StreamID // who received, in order
+	places   [2][]byte
 }
 
 var _ Handler = (*host)(nil)
@@ -123,7 +124,8 @@ func (h *host) ReceiveSpace(id nic.StreamID) [][]byte {
 		return nil
 	}
 	half := len(s.space) / 2
-	return [][]byte{s.space[:half], s.space[half:]}
+	h.places = [2][]byte{s.space[:half], s.space[half:]}
+	return h.places[:]
 }
 
 func (h *host) HandleReceived(_ clock.Time, id nic.StreamID, count int) {

@@ -10,9 +10,10 @@ import (
 	"github.com/softrnic/softrnic/internal/nic"
 )
 
-// backlogMin is what the kernel may hold in any case until the next turn: the NIC has a backlog of
-// its own, which refuses what is too much.
-const backlogMin = 128
+// backlogMin is what the kernel may hold in any case until the next turn (net.core.somaxconn bounds
+// it further): the NIC has a backlog of its own, which refuses what is too much. A peer that comes
+// when the kernel's is full believes to be connected and is told nothing for seconds.
+const backlogMin = 1024
 
 // Listen implements nic.StreamPort.
 func (p *Port) Listen(id nic.StreamID, l *nic.StreamListener) error {
@@ -64,7 +65,11 @@ func (p *Port) accept(now clock.Time, s *socket) (cost int) {
 			return cost
 		case isShortage(err):
 			// Who waits in the backlog is served when there are descriptors again. No event will
-			// tell of that.
+			// tell of that. accept(2) fails so also when nobody waits.
+			if !isReadable(s.fd) {
+				s.readable = false
+				return cost
+			}
 			if !p.sacrifice() {
 				p.counters.add(AcceptPaused, 1)
 				p.pause(now, s, acceptPause)

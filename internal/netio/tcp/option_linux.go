@@ -118,6 +118,13 @@ func errorOf(fd int) unix.Errno {
 	return unix.Errno(value)
 }
 
+// isReadable reports that somebody waits on a listener.
+func isReadable(fd int) bool {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds[:], 0)
+	return err != nil || n > 0
+}
+
 // resetOnClose makes the next close send RST.
 func resetOnClose(fd int) {
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})

@@ -137,6 +137,7 @@ type Port struct {
 	buffer   []byte
 	in, out  *pieces
 	vector   work.Vector
+	polled   nic.StreamID           // what PollStream has named
 	tapped   [inPlaceMax + 1][]byte // scratch
 	counters Counters
 }

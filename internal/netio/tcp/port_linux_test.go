@@ -498,4 +498,3 @@ func TestKeepFirst_Pieces_UpToTheEnd(t *testing.T) {
 		t.Fatalf("% x", first)
 	}
 }
-

@@ -10,9 +10,8 @@ import (
 // Transmit sends what the NIC has, a bounded piece of it, and reports whether there was anything.
 func (p *Port) Transmit(now clock.Time) bool {
 	worked := p.recover(now)
-	var id nic.StreamID
-	for budget := transmitBytesPerTurn; budget > 0 && p.handler.PollStream(now, &id); {
-		budget -= p.send(now, id) + callCost
+	for budget := transmitBytesPerTurn; budget > 0 && p.handler.PollStream(now, &p.polled); {
+		budget -= p.send(now, p.polled) + callCost
 		worked = true
 	}
 	return worked
