@@ -27,14 +27,14 @@ func NewNetwork() *Network {
 }
 
 // join attaches a NIC; without addresses it is given one.
-func (n *Network) join(name string, addrs []netip.Addr) (*daemon.Wire, error) {
+func (n *Network) join(addrs []netip.Addr) (*daemon.Wire, error) {
 	if len(addrs) == 0 {
 		n.mu.Lock()
 		n.last = n.last.Next()
 		addrs = []netip.Addr{n.last}
 		n.mu.Unlock()
 	}
-	port, err := n.hub.Open(name, addrs...)
+	port, err := n.hub.Open(addrs[0].String(), addrs...)
 	if err != nil {
 		return nil, fmt.Errorf("softrnic: join the network: %w", err)
 	}

@@ -15,8 +15,9 @@ import (
 
 // Config describes a NIC. The zero value is one for the program itself.
 type Config struct {
-	// Device is the name of its device; empty means rnic0.
-	Device string
+	// Devices are those of the NIC, each as NAME[=TRANSPORT[,OPTION…]], as "rnic up --device" takes
+	// them. None means the default, rnic0 of RoCE.
+	Devices []string
 	// UDP joins the host's network by UDP port 4791. Where another program has the port, the NIC
 	// starts all the same and LocalOnly says so.
 	UDP bool
@@ -59,7 +60,7 @@ type NIC struct {
 // namespace of the calling thread.
 func Start(ctx context.Context, c Config) (*NIC, error) {
 	inner := daemon.Config{
-		Embedded: c.Socket == "", SocketPath: c.Socket, Device: c.Device, Interfaces: c.Interfaces,
+		Embedded: c.Socket == "", SocketPath: c.Socket, Devices: c.Devices, Interfaces: c.Interfaces,
 		MTU: c.MTU, Layout: c.Layout, NoNetwork: !c.UDP, Fault: c.Fault, Limits: c.Limits,
 		Spin: c.Spin, Logger: c.Logger,
 	}
@@ -70,7 +71,7 @@ func Start(ctx context.Context, c Config) (*NIC, error) {
 			return nil, errors.New("softrnic: a NIC is either on the host's network or on a" +
 				" Network of the program, not on both")
 		}
-		wire, err := c.Network.join(c.Device, c.Addresses)
+		wire, err := c.Network.join(c.Addresses)
 		if err != nil {
 			return nil, err
 		}

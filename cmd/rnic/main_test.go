@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -85,7 +86,8 @@ func TestUserText_LeavesTheCause(t *testing.T) {
 
 func TestBackgroundArgs_ParseBack_ToTheSameNIC(t *testing.T) {
 	want := upOptions{
-		device: "x0", addresses: []string{"10.0.0.1", "::1"}, interfaces: []string{"eth0"},
+		devices:   []string{"x0", "w=iwarp,crc=on"},
+		addresses: []string{"10.0.0.1", "::1"}, interfaces: []string{"eth0"},
 		fault: "loss=1%,delay=2ms", logLevel: "debug", logFormat: "json", group: "rdma",
 		layout:    "mlx5",
 		limit:     "qps=9",
@@ -99,7 +101,7 @@ func TestBackgroundArgs_ParseBack_ToTheSameNIC(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, value := range map[string]string{
-		"device": "x0", "address": "[10.0.0.1,::1]", "interface": "[eth0]",
+		"device": `[x0,"w=iwarp,crc=on"]`, "address": "[10.0.0.1,::1]", "interface": "[eth0]",
 		"fault": "loss=1%,delay=2ms", "log-level": "debug", "log-format": "json", "group": "rdma",
 		"layout": "mlx5", "limit": "qps=9", "local-only": "true", "idle-exit": "3s", "report-fd": "3",
 	} {
@@ -110,6 +112,29 @@ func TestBackgroundArgs_ParseBack_ToTheSameNIC(t *testing.T) {
 	for _, name := range nicFlags {
 		if !up.Flag(name).Changed {
 			t.Errorf("--%s is not passed on", name)
+		}
+	}
+}
+
+func TestUp_DevicesThatCannotBe_AreUsageErrorsThatSayWhy(t *testing.T) {
+	for args, words := range map[string]string{
+		"up --device=":                                "a device without a name",
+		"up --device a/b":                             "use letters",
+		"up --device x=infiniband":                    "none of roce, iwarp, none",
+		"up --device x=iwarp,crc=maybe":               "one of on, off",
+		"run --device x=iwarp,mtu=9 -- true":          "none of crc, fpdu, markers, mpa",
+		"run --device a --device b -- true":           "roce has one device",
+		"up --device rnic0=none --device iwarp0=none": "no device is left",
+		"up --local-only --device x=iwarp":            "--local-only leaves no network",
+	} {
+		root := newRoot()
+		var errors bytes.Buffer
+		root.SetOut(io.Discard)
+		root.SetErr(&errors)
+		status := execute(root, strings.Fields(args))
+		if text := errors.String(); status != exitUsage || !strings.Contains(text, words) ||
+			!strings.Contains(text, "--device: ") {
+			t.Errorf("rnic %s: status %d, %q", args, status, text)
 		}
 	}
 }

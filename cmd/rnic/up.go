@@ -20,12 +20,13 @@ import (
 	"github.com/softrnic/softrnic/internal/daemon"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/netio/faulty"
+	"github.com/softrnic/softrnic/internal/nic"
 )
 
 // upOptions are the flags of a NIC.
 type upOptions struct {
 	socket     string
-	device     string
+	devices    []string
 	addresses  []string
 	interfaces []string
 	fault      string
@@ -48,7 +49,10 @@ var nicFlags = []string{
 func (o *upOptions) register(c *cobra.Command) {
 	f := c.Flags()
 	registerSocket(c, &o.socket)
-	f.StringVar(&o.device, "device", "rnic0", "`name` of the device")
+	f.StringArrayVar(&o.devices, "device", nil,
+		"a `device`, NAME[=TRANSPORT[,OPTION…]]; may be repeated. Transports: roce, iwarp, each of\n"+
+			"one device; none leaves one out. Options of iwarp: crc=on|off, fpdu=auto|mss|large,\n"+
+			"mpa=1|2, markers=on|off (default: rnic0=roce)")
 	f.StringSliceVar(&o.addresses, "address", nil,
 		"use only these `addresses` of the host (default: all)")
 	f.StringSliceVar(&o.interfaces, "interface", nil,
@@ -72,6 +76,9 @@ func (o *upOptions) register(c *cobra.Command) {
 func (o *upOptions) check() error {
 	if _, err := o.logger(io.Discard); err != nil {
 		return err
+	}
+	if err := o.checkDevices(); err != nil {
+		return errors.New("--device: " + userText(err))
 	}
 	for _, text := range o.addresses {
 		if _, err := netip.ParseAddr(text); err != nil {
@@ -98,14 +105,31 @@ func (o *upOptions) check() error {
 	return nil
 }
 
+// checkDevices finds devices that cannot be, alone or with other flags.
+func (o *upOptions) checkDevices() error {
+	devices, err := daemon.ParseDevices(o.devices)
+	if err != nil {
+		return err
+	}
+	for _, d := range devices {
+		if o.localOnly && d.Transport == nic.TransportIWARP {
+			return fmt.Errorf("%s: --local-only leaves no network, and %v is one", d.Name, d.Transport)
+		}
+	}
+	return nil
+}
+
 // backgroundArgs is the command line for a NIC like this in the background. Its first inherited
 // descriptor is the pipe for its report.
 func (o *upOptions) backgroundArgs() []string {
 	args := []string{
-		"up", "--report-fd=3", "--idle-exit=" + idleExit.String(), "--device=" + o.device,
+		"up", "--report-fd=3", "--idle-exit=" + idleExit.String(),
 		"--fault=" + o.fault, "--log-level=" + o.logLevel, "--log-format=" + o.logFormat,
 		"--group=" + o.group, "--layout=" + o.layout, "--limit=" + o.limit,
 		"--local-only=" + strconv.FormatBool(o.localOnly),
+	}
+	for _, d := range o.devices {
+		args = append(args, "--device="+d)
 	}
 	for _, a := range o.addresses {
 		args = append(args, "--address="+a)
@@ -174,7 +198,7 @@ func (o *upOptions) config(log io.Writer) (daemon.Config, error) {
 	}
 	c := daemon.Config{
 		SocketPath: os.Getenv(ctl.SocketEnv), Group: o.group,
-		Device: o.device, Version: versionText(), Interfaces: o.interfaces,
+		Devices: o.devices, Version: versionText(), Interfaces: o.interfaces,
 		Layout: o.layout, NoNetwork: o.localOnly, Fault: o.fault, Limits: o.limit,
 		IdleExit: o.idleExit, Logger: logger,
 	}
@@ -200,15 +224,15 @@ func upForeground(c *cobra.Command, options *upOptions) error {
 	if err != nil {
 		return fail(err)
 	}
-	nic, err := daemon.Start(ctx, config)
+	adapter, err := daemon.Start(ctx, config)
 	if err != nil {
 		door.close()
 		return fail(err)
 	}
-	door.serve(nic.Status)
+	door.serve(adapter.Status)
 	defer door.close()
-	fmt.Fprintf(c.OutOrStdout(), "%s is ready at %s\n", config.Device, nic.SocketPath())
-	if err := nic.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+	fmt.Fprintf(c.OutOrStdout(), "%s is ready at %s\n", adapter.DeviceNames(), adapter.SocketPath())
+	if err := adapter.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fail(err)
 	}
 	return nil
@@ -218,9 +242,9 @@ func upForeground(c *cobra.Command, options *upOptions) error {
 // what happens goes to the log.
 func upBackground(c *cobra.Command, options *upOptions, pipe *os.File) error {
 	config, err := options.config(c.ErrOrStderr())
-	var nic *daemon.Daemon
+	var adapter *daemon.Daemon
 	if err == nil {
-		nic, err = daemon.Start(c.Context(), config)
+		adapter, err = daemon.Start(c.Context(), config)
 	}
 	switch {
 	case errors.Is(err, ctl.ErrRunning):
@@ -229,8 +253,8 @@ func upBackground(c *cobra.Command, options *upOptions, pipe *os.File) error {
 		return report{Error: userText(err)}.send(pipe)
 	}
 	// Who started it may have been killed meanwhile; the NIC then ends for want of programs.
-	_ = report{LocalOnly: nic.LocalOnly()}.send(pipe)
-	if err := nic.Wait(); err != nil {
+	_ = report{LocalOnly: adapter.LocalOnly()}.send(pipe)
+	if err := adapter.Wait(); err != nil {
 		return fail(err)
 	}
 	return nil

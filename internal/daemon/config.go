@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/netio/faulty"
+	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -24,8 +26,8 @@ type Config struct {
 	// Group may use the socket besides the owner; it wants a SocketPath that the group reaches.
 	Group string
 
-	// Device is the name of the device; empty means rnic0.
-	Device string
+	// Devices are what programs see, as ParseDevices reads them; none is the default.
+	Devices []string
 	// Version is shown as the firmware's.
 	Version string
 
@@ -65,7 +67,6 @@ type Wire struct {
 }
 
 const (
-	deviceDefault = "rnic0"
 	// Spinning pays where the applications have processors of their own. On one or two the lane
 	// takes the time from whom it waits for.
 	spinMany = 20 * time.Microsecond
@@ -73,10 +74,7 @@ const (
 )
 
 func (c Config) withDefaults() (Config, faulty.Profile, error) {
-	if c.Device == "" {
-		c.Device = deviceDefault
-	}
-	if err := checkDeviceName(c.Device); err != nil {
+	if err := c.checkDevices(); err != nil {
 		return c, faulty.Profile{}, err
 	}
 	if c.Logger == nil {
@@ -111,6 +109,21 @@ func (c Config) withDefaults() (Config, faulty.Profile, error) {
 	return c, profile, err
 }
 
+// checkDevices refuses devices that cannot be, or not here.
+func (c *Config) checkDevices() error {
+	devices, err := ParseDevices(c.Devices)
+	if err != nil {
+		return err
+	}
+	for _, d := range devices {
+		if c.Wire != nil && d.Transport == nic.TransportIWARP {
+			return fmt.Errorf("daemon: device %s: %v needs the TCP of a host, and this network is one"+
+				" of its own", d.Name, d.Transport)
+		}
+	}
+	return nil
+}
+
 // client returns the bounds of a program. Preconditions: withDefaults has accepted them.
 func (c *Config) client() limits.Client {
 	client, _ := limits.ParseClient(c.Limits)
@@ -123,6 +136,9 @@ const deviceNameMax = 63
 // checkDeviceName refuses names that programs could not tell apart in a list, or would mistake for
 // a path: they look devices up below /sys by name.
 func checkDeviceName(name string) error {
+	if name == "" {
+		return errors.New("daemon: a device without a name")
+	}
 	if len(name) > deviceNameMax {
 		return fmt.Errorf("daemon: device name %q is longer than %d bytes", name, deviceNameMax)
 	}

@@ -24,7 +24,6 @@ import (
 	"github.com/softrnic/softrnic/internal/netio/pcap"
 	"github.com/softrnic/softrnic/internal/netio/udp"
 	"github.com/softrnic/softrnic/internal/nic"
-	"github.com/softrnic/softrnic/internal/rdma"
 )
 
 // connectionsMax bounds connections; only limits.MaxContexts of them can open the device.
@@ -33,6 +32,8 @@ const connectionsMax = 2 * limits.MaxContexts
 // Daemon is a NIC that serves.
 type Daemon struct {
 	cfg     Config
+	devices []nic.DeviceConfig
+	mac     hostnet.MAC // of devices that need one on a host that has none
 	profile faulty.Profile
 	log     *slog.Logger
 	pid     int
@@ -78,6 +79,7 @@ func Start(ctx context.Context, c Config) (*Daemon, error) {
 		cfg: c, profile: profile, log: c.Logger, pid: os.Getpid(), started: time.Now(),
 		closed: make(chan struct{}), sessions: map[*session]struct{}{},
 	}
+	d.devices, _ = ParseDevices(c.Devices) // withDefaults has accepted them
 	d.closing, d.cancel = context.WithCancel(ctx)
 	if err := d.assemble(); err != nil {
 		d.cancel()
@@ -139,9 +141,10 @@ func (d *Daemon) assemble() error {
 	}
 	var secret [8]byte
 	_, _ = rand.Read(secret[:]) // it never fails
+	guid := d.guid(found)
+	d.mac = macOf(guid)
 	d.lane, err = newLane(nic.Config{
-		Devices:  []nic.DeviceConfig{{Name: d.cfg.Device}},
-		NodeGUID: d.guid(found), Version: d.cfg.Version,
+		Devices: d.devices, NodeGUID: guid, Version: d.cfg.Version,
 		Secret: binary.NativeEndian.Uint64(secret[:]), LocalSegment: d.localSegment(),
 		UnreliableRate: unreliableRate(wire), Client: d.cfg.client(),
 		HoldCompletions: d.profile.Completions,
@@ -159,7 +162,7 @@ func (d *Daemon) assemble() error {
 		return err
 	}
 	d.lane.gids.layout = layouts[d.cfg.Layout]
-	d.lane.setPort(d.lane.now(), found.sources, d.cfg.MTU)
+	d.setPorts(d.lane.now(), found.sources)
 	return nil
 }
 
@@ -316,7 +319,7 @@ func (d *Daemon) run() {
 	d.mu.Lock()
 	d.armIdleLocked()
 	d.mu.Unlock()
-	d.log.Info("NIC ready", "device", d.cfg.Device, "socket", d.SocketPath(),
+	d.log.Info("NIC ready", "devices", d.DeviceNames(), "socket", d.SocketPath(),
 		"network", d.localOnly == "")
 }
 
@@ -336,17 +339,11 @@ func (d *Daemon) follow() {
 	for snapshot := range d.watch.C {
 		sources := d.sourcesOf(snapshot)
 		d.log.Info("addresses changed", "gids", len(sources))
-		d.lane.do(func(now clock.Time) { d.lane.setPort(now, sources, d.cfg.MTU) })
+		d.lane.do(func(now clock.Time) { d.setPorts(now, sources) })
 	}
 	if err := d.watch.Err(); err != nil {
 		d.log.Error("the GID table does not follow addresses any more", "error", err)
 	}
-}
-
-// setPort makes the table hold the sources. Lane, or before it runs.
-func (l *lane) setPort(now clock.Time, sources []gidSource, mtu rdma.MTU) {
-	l.stats.gidsLeftOut = uint64(l.gids.update(sources))
-	l.nic.SetPort(now, 0, l.gids.portOf(sources, mtu))
 }
 
 // accept lets applications in.
@@ -477,7 +474,7 @@ func (d *Daemon) finish() {
 		d.lane.stop()
 		d.watch = nil
 		d.disassemble()
-		d.log.Info("NIC ended", "device", d.cfg.Device)
+		d.log.Info("NIC ended", "devices", d.DeviceNames())
 	})
 }
 

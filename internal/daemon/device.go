@@ -36,9 +36,11 @@ func (s *session) openDevice(m *ctl.Message) (reply, *rdma.Refusal) {
 	case s.connects:
 		return reply{}, rdma.Refuse(unix.EBUSY, "this connection is for connection management")
 	}
-	if name := printable(req.Name[:]); name != s.daemon.cfg.Device {
+	name := printable(req.Name[:])
+	at := s.daemon.deviceAt(name)
+	if at < 0 {
 		return reply{}, rdma.Refuse(unix.ENODEV, fmt.Sprintf("there is no device %q, only %s",
-			name, s.daemon.cfg.Device))
+			name, s.daemon.DeviceNames()))
 	}
 	s.openSpace()
 	parts, err := newContextParts()
@@ -47,7 +49,7 @@ func (s *session) openDevice(m *ctl.Message) (reply, *rdma.Refusal) {
 	}
 	var refusal *rdma.Refusal
 	var id uint32
-	if !s.daemon.lane.do(func(now clock.Time) { id, refusal = s.openContext(now, parts) }) {
+	if !s.daemon.lane.do(func(now clock.Time) { id, refusal = s.openContext(now, parts, at) }) {
 		refusal = rdma.Refuse(unix.EIO, "the NIC is shutting down")
 	}
 	if refusal != nil {
@@ -57,7 +59,7 @@ func (s *session) openDevice(m *ctl.Message) (reply, *rdma.Refusal) {
 	return reply{
 		body:  ctl.Bytes(&abi.OpenDeviceRsp{Context: id}),
 		fds:   []int{parts.bells.TakeFD(), parts.kickCopy, parts.read},
-		after: func() { s.daemon.log.Debug("device opened", s.who()) },
+		after: func() { s.daemon.log.Debug("device opened", "device", name, s.who()) },
 	}, nil
 }
 
@@ -118,7 +120,9 @@ func (p *contextParts) discard() {
 }
 
 // openContext takes the parts over when it succeeds. Lane.
-func (s *session) openContext(now clock.Time, p *contextParts) (uint32, *rdma.Refusal) {
+func (s *session) openContext(now clock.Time, p *contextParts, device int) (
+	uint32, *rdma.Refusal,
+) {
 	l := s.daemon.lane
 	if s.ending.Load() != nil {
 		return 0, rdma.Refuse(unix.EIO, "the connection has ended")
@@ -131,7 +135,7 @@ func (s *session) openContext(now clock.Time, p *contextParts) (uint32, *rdma.Re
 		space = s.space
 	}
 	context, refusal := l.nic.OpenContext(now, nic.ContextConfig{
-		Name: s.name, PID: uint32(s.peer.PID), UID: s.peer.UID, Space: space,
+		Device: device, Name: s.name, PID: uint32(s.peer.PID), UID: s.peer.UID, Space: space,
 		Doorbells: p.bells.Bytes(), Owner: s,
 	})
 	if refusal != nil {

@@ -30,6 +30,7 @@ type gidSource struct {
 	ifIndex   int
 	ifName    string
 	ifMTU     int
+	mac       hostnet.MAC
 	scope     hostnet.Scope
 	isRunning bool
 }
@@ -123,6 +124,7 @@ func (c *Config) sourcesOf(s hostnet.Snapshot) []gidSource {
 		}
 		out = append(out, gidSource{
 			addr: a.Addr(), ifIndex: a.Interface, ifName: link.Name, ifMTU: link.MTU,
+			mac:   link.MAC,
 			scope: a.Scope, isRunning: link.Running || link.Loopback,
 		})
 	}

@@ -285,7 +285,7 @@ func TestDaemon_IdleExit_AfterTheLastProgram(t *testing.T) {
 func TestDaemon_BadConfig_NamesTheRemedy(t *testing.T) {
 	for want, c := range map[string]daemon.Config{
 		"fault profile": {Fault: "loss=200%"},
-		"device name":   {Device: strings.Repeat("x", 64)},
+		"device name":   {Devices: []string{strings.Repeat("x", 64)}},
 		"MTU":           {MTU: 9},
 		"socket path":   {Group: "users"},
 	} {

@@ -199,7 +199,9 @@ func (s *session) answerHello(m *ctl.Message) bool {
 	}
 	s.greet = true
 	s.name = printable(req.Name[:])
-	rsp := abi.HelloRsp{Version: abi.Version, NICPID: uint32(s.daemon.pid), Devices: 1}
+	rsp := abi.HelloRsp{
+		Version: abi.Version, NICPID: uint32(s.daemon.pid), Devices: uint32(len(s.daemon.devices)),
+	}
 	lane, err := unix.FcntlInt(uintptr(s.daemon.lane.page.FD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		r := rdma.Refuse(unix.EMFILE, "the NIC has no descriptor left (ulimit -n)")

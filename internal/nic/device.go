@@ -54,6 +54,7 @@ const (
 type DeviceConfig struct {
 	Name      string // such as rnic0
 	Transport Transport
+	Stream    StreamOptions // of iWARP
 }
 
 // device is one of the NIC's faces: a wire with its port. Objects of programs, keys, queue pair
@@ -63,6 +64,7 @@ type device struct {
 	index     int
 	guid      rdma.GUID
 	transport *transport
+	stream    StreamOptions
 	port      port
 }
 
@@ -72,6 +74,7 @@ func newDevices(cfg *Config) []*device {
 		c := &cfg.Devices[i]
 		out = append(out, &device{
 			name: c.Name, index: i, guid: deviceGUID(cfg.NodeGUID, i), transport: c.Transport.row(),
+			stream: c.Stream,
 		})
 	}
 	return out

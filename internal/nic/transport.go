@@ -53,6 +53,35 @@ var transports = [...]transport{
 	},
 }
 
+// StreamOptions are what a device of iWARP does as peers let it (RFC 5044, RFC 6581). The zero value
+// is the default.
+type StreamOptions struct {
+	CRC      bool  // asks for CRCs; a peer that asks gets them in any case
+	Markers  bool  // asks for markers in what peers send
+	Revision uint8 // of MPA, highest: 1 or 2; 0 is 2
+	FPDU     FPDUSize
+}
+
+// FPDUSize says how long a device's FPDUs may be.
+type FPDUSize uint8
+
+// FPDU sizes, by the names that ParseFPDUSize knows.
+const (
+	FPDUAuto  FPDUSize = iota // auto: FPDUMSS until the peer is known to take more
+	FPDUMSS                   // mss: one fits a TCP segment
+	FPDULarge                 // large: as long as the length field can tell
+)
+
+var fpduSizes = [...]string{FPDUAuto: "auto", FPDUMSS: "mss", FPDULarge: "large"}
+
+func (s FPDUSize) String() string { return fpduSizes[s] }
+
+// ParseFPDUSize finds a size by its name.
+func ParseFPDUSize(name string) (FPDUSize, bool) {
+	at := slices.Index(fpduSizes[:], name)
+	return FPDUSize(max(at, 0)), at >= 0
+}
+
 // String is the name that ParseTransport knows.
 func (t Transport) String() string { return transports[t].name }
 

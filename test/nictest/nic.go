@@ -36,7 +36,7 @@ func Hosts(t testing.TB, fault string) (a, b *softrnic.NIC) {
 	wire := softrnic.NewNetwork()
 	at := func(v4, v6 string) *softrnic.NIC {
 		return Start(t, softrnic.Config{
-			Network: wire, Device: "rnic-" + v4, Fault: fault,
+			Network: wire, Devices: []string{"rnic-" + v4}, Fault: fault,
 			Addresses: []netip.Addr{netip.MustParseAddr(v4), netip.MustParseAddr(v6)},
 		})
 	}

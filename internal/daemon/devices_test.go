@@ -1,0 +1,148 @@
+package daemon
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/softrnic/softrnic/internal/hostnet"
+	"github.com/softrnic/softrnic/internal/nic"
+	"github.com/softrnic/softrnic/internal/rdma"
+)
+
+func TestConfig_DeviceName_IsOneThatProgramsUnderstand(t *testing.T) {
+	for name, good := range map[string]bool{
+		"":                                   false,
+		"rnic0":                              true,
+		"mlx5_0":                             true,
+		"a.b-C":                              true,
+		strings.Repeat("n", deviceNameMax):   true,
+		strings.Repeat("n", deviceNameMax+1): false,
+		"a/b":                                false,
+		"a b":                                false,
+		"a\nb":                               false,
+		".":                                  false,
+		"..":                                 false,
+		"gr\xf6sse":                          false,
+	} {
+		if _, _, err := (Config{Devices: []string{name}}).withDefaults(); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+func TestParseDevices_GoodOnes_AreOneOfEachTransportRoCEFirst(t *testing.T) {
+	roce := func(name string) nic.DeviceConfig { return nic.DeviceConfig{Name: name} }
+	iwarp := func(name string, o nic.StreamOptions) nic.DeviceConfig {
+		return nic.DeviceConfig{Name: name, Transport: nic.TransportIWARP, Stream: o}
+	}
+	standard := []nic.DeviceConfig{roce("rnic0")}
+	if defaultDevices[1].isOn {
+		standard = append(standard, iwarp("iwarp0", nic.StreamOptions{}))
+	}
+	with := func(first, second []nic.DeviceConfig) []nic.DeviceConfig {
+		if len(second) == 0 && defaultDevices[1].isOn {
+			second = standard[1:]
+		}
+		return slices.Concat(first, second)
+	}
+	one := func(c nic.DeviceConfig) []nic.DeviceConfig { return []nic.DeviceConfig{c} }
+	full := nic.StreamOptions{CRC: true, Markers: true, Revision: 1, FPDU: nic.FPDULarge}
+	for specs, want := range map[string][]nic.DeviceConfig{
+		"":                     standard,
+		"foo":                  with(one(roce("foo")), nil),
+		"foo=roce":             with(one(roce("foo")), nil),
+		"iwarp0=iwarp":         with(standard[:1], one(iwarp("iwarp0", nic.StreamOptions{}))),
+		"x=iwarp,crc=off":      with(standard[:1], one(iwarp("x", nic.StreamOptions{}))),
+		"y=iwarp,mpa=2 a=roce": with(one(roce("a")), one(iwarp("y", nic.StreamOptions{Revision: 2}))),
+		"iwarp0=none":          standard[:1],
+		"rnic0=none w=iwarp,fpdu=large,crc=on,mpa=1,markers=on": one(iwarp("w", full)),
+		"w=iwarp,fpdu=mss,markers=off": with(standard[:1],
+			one(iwarp("w", nic.StreamOptions{FPDU: nic.FPDUMSS}))),
+		"iwarp0=roce w=iwarp,fpdu=auto": with(one(roce("iwarp0")),
+			one(iwarp("w", nic.StreamOptions{}))),
+	} {
+		got, err := ParseDevices(strings.Fields(specs))
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %+v, %v; want %+v", specs, got, err, want)
+		}
+	}
+}
+
+func TestParseDevices_BadOnes_AreRefusedWithWhatIsWrong(t *testing.T) {
+	for specs, words := range map[string]string{
+		"=roce":                           "without a name",
+		"=none":                           `only rnic0 and iwarp0`,
+		"a/b=iwarp":                       "use letters",
+		"x=":                              `transport "" is none of roce, iwarp, none`,
+		"x=ib":                            `transport "ib" is none of roce, iwarp, none`,
+		"x=RoCE":                          `"RoCE"`,
+		"x=crc=on":                        `transport "crc=on"`,
+		"x=roce,crc=on":                   `roce has no options, and so no "crc=on"`,
+		"x=iwarp,":                        `option "" is none of crc, fpdu, markers, mpa`,
+		"x=iwarp,speed=9":                 `option "speed" is none of crc, fpdu, markers, mpa`,
+		"x=iwarp,crc":                     `option crc is one of on, off, not ""`,
+		"x=iwarp,crc=yes":                 `not "yes"`,
+		"x=iwarp,mpa=3":                   `option mpa is one of 1, 2, not "3"`,
+		"x=iwarp,fpdu=9000":               `option fpdu is one of auto, mss, large, not "9000"`,
+		"x=iwarp,markers=1":               "option markers is one of on, off",
+		"x=iwarp,crc=on,crc=off":          "option crc comes twice",
+		"a b":                             "devices a and b: roce has one device",
+		"a=iwarp b=iwarp":                 "devices a and b: iwarp has one device",
+		"a b=iwarp,crc=on c=iwarp":        "devices b and c",
+		"same same=iwarp":                 "two devices are called same",
+		"iwarp0 iwarp0=iwarp":             "two devices are called iwarp0",
+		"a=none":                          `only rnic0 and iwarp0 can be left out`,
+		"a rnic0=none":                    "device a contradicts rnic0=none",
+		"iwarp0=none w=iwarp":             "device w contradicts iwarp0=none",
+		"rnic0=none iwarp0=none":          "no device is left",
+		"x=none,crc=on":                   `none has no options, and so no "crc=on"`,
+		strings.Repeat("x", 64) + "=roce": "longer than 63",
+	} {
+		got, err := ParseDevices(strings.Fields(specs))
+		if err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%q: %+v, %v; want an error with %q", specs, got, err, words)
+		}
+	}
+}
+
+func TestConfig_StreamsOnAWire_AreRefused(t *testing.T) {
+	c := Config{Wire: &Wire{}, Devices: []string{"w=iwarp"}}
+	if _, _, err := c.withDefaults(); err == nil || !strings.Contains(err.Error(), "TCP") {
+		t.Errorf("iWARP on a wire in memory: %v", err)
+	}
+}
+
+func TestDaemon_StreamPort_HasTheFirstLinkAddressAsGID(t *testing.T) {
+	lo := gidSource{
+		addr: netip.MustParseAddr("127.0.0.1"), ifIndex: 1, ifName: "lo", ifMTU: 65536,
+		scope: hostnet.ScopeHost, isRunning: true,
+	}
+	eth := gidSource{
+		addr: netip.MustParseAddr("10.0.0.1"), ifIndex: 2, ifName: "eth0", ifMTU: 1500,
+		mac: hostnet.MAC{2, 3, 4, 5, 6, 7},
+	}
+	d := &Daemon{mac: macOf(0x0123456789abcdef)}
+	for name, c := range map[string]struct {
+		sources []gidSource
+		gid     rdma.GID
+		ifIndex uint32
+		mtu     rdma.MTU
+	}{
+		"with a link address": {
+			[]gidSource{eth, lo}, rdma.GID{2, 3, 4, 5, 6, 7}, 2, rdma.MTU1024,
+		},
+		"loopback alone": {
+			[]gidSource{lo}, rdma.GID{2, 0x23, 0x45, 0xab, 0xcd, 0xef}, 1, rdma.MTU4096,
+		},
+		"nothing": {nil, rdma.GID{2, 0x23, 0x45, 0xab, 0xcd, 0xef}, 0, rdma.MTU4096},
+	} {
+		p := d.streamPort(c.sources)
+		if len(p.GIDs) != 1 || p.GIDs[0].GID != c.gid || p.GIDs[0].IfIndex != c.ifIndex ||
+			p.MTU != c.mtu || p.Active != (len(c.sources) > 0) ||
+			len(p.Addresses) != len(c.sources) {
+			t.Errorf("%s: %+v", name, p)
+		}
+	}
+}
