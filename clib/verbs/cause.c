@@ -43,6 +43,18 @@ static void refused_say(struct refused *r, const char *format, ...)
 	va_end(args);
 }
 
+static const char *refused_verb(uint32_t opcode)
+{
+	switch (opcode) {
+	case IBV_WC_RECV:
+		return "ibv_post_recv";
+	case IBV_WC_TM_ADD:
+		return "ibv_post_srq_ops";
+	default:
+		return "ibv_post_send";
+	}
+}
+
 /* Writes the record into the memory of the queue, which where names. */
 static void refused_leave(unsigned char *map, const struct refused *r, const char *where,
 			  uint32_t number)
@@ -52,8 +64,7 @@ static void refused_leave(unsigned char *map, const struct refused *r, const cha
 	/* A full queue is how programs learn that they have to poll: no news for people. */
 	if (r->error != ENOMEM)
 		rnic_log("%s of wr_id %" PRIu64 " on %s 0x%06x: %s",
-			 r->opcode == IBV_WC_RECV ? "ibv_post_recv" : "ibv_post_send", r->wr_id,
-			 where, number, r->text);
+			 refused_verb(r->opcode), r->wr_id, where, number, r->text);
 	/* Whoever comes second at the same moment is not remembered; the first is. */
 	if (pthread_mutex_trylock(&cause_lock))
 		return;
@@ -151,6 +162,24 @@ void cause_of_srq_recv(struct rnic_srq *srq, const struct ibv_recv_wr *wr, int e
 	else
 		refused_say(&r, "%d scatter/gather entries; the queue has room for %u", wr->num_sge,
 			    srq->rq.max_sge);
+	refused_leave(srq->map, &r, "SRQ", srq->number);
+}
+
+void cause_of_srq_op(struct rnic_srq *srq, const struct ibv_ops_wr *wr, int error)
+{
+	struct refused r = {.error = error, .opcode = IBV_WC_TM_ADD};
+
+	if (!wr || error == EIO)
+		return;
+	r.wr_id = wr->wr_id;
+	if (error == ENOMEM)
+		refused_say(&r, "%u tags are in the list, or too many operations under way",
+			    srq->max_tags);
+	else if (wr->opcode == IBV_WR_TAG_ADD)
+		refused_say(&r, "%d scatter/gather entries, of %u; flags %#x", wr->tm.add.num_sge,
+			    srq->ops.max_sge, wr->flags);
+	else
+		refused_say(&r, "opcode %d, flags %#x", wr->opcode, wr->flags);
 	refused_leave(srq->map, &r, "SRQ", srq->number);
 }
 

@@ -20,6 +20,9 @@ void cause_of_recv(struct rnic_qp *qp, const struct ibv_recv_wr *wr, int error);
 /* The same of a receive for a shared queue; the caller holds its lock. */
 void cause_of_srq_recv(struct rnic_srq *srq, const struct ibv_recv_wr *wr, int error);
 
+/* The same of an operation on its matching list; the caller holds the lock of those. */
+void cause_of_srq_op(struct rnic_srq *srq, const struct ibv_ops_wr *wr, int error);
+
 /* Says on standard error, when that is asked for, what stands behind an event about a QP. */
 void cause_of_event(const struct ibv_async_event *event);
 

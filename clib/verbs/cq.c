@@ -168,7 +168,8 @@ VERBS_API struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, voi
 struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr)
 {
 	const uint64_t fields = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-				IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+				IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK |
+				IBV_WC_EX_WITH_TM_INFO;
 	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
 	const uint32_t flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED |
 			       IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;

@@ -179,6 +179,7 @@ static void ctx_fill(struct rnic_context *ctx)
 	vctx->create_qp_ex = qp_create_ex;
 	vctx->create_srq_ex = srq_create_ex;
 	vctx->get_srq_num = srq_number;
+	vctx->post_srq_ops = srq_post_ops;
 	vctx->alloc_null_mr = mr_alloc_null;
 	vctx->advise_mr = mr_advise;
 	vctx->alloc_dm = dm_alloc;

@@ -359,6 +359,17 @@ static uint64_t poll_ex_completion_ts(struct ibv_cq_ex *ex)
 	return cq_of_ex(ex)->current.timestamp;
 }
 
+/* A match has tag and context where other completions have what it does not. */
+static void poll_ex_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
+{
+	const struct rnic_cqe *cqe = &cq_of_ex(ex)->current;
+	const bool matched =
+		cqe->opcode == IBV_WC_TM_RECV && (cqe->wc_flags & IBV_WC_TM_MATCH);
+
+	info->tag = matched ? cqe->sq_index | (uint64_t)cqe->reserved2 << 32 : 0;
+	info->priv = matched ? cqe->src_qp : 0;
+}
+
 /* The wall clock may be set; what it says now of the moment then is as good as can be told. */
 static uint64_t poll_ex_wallclock(struct ibv_cq_ex *ex)
 {
@@ -387,6 +398,8 @@ void cq_poll_init(struct rnic_cq *cq, uint64_t wc_flags)
 	ex->read_slid = poll_ex_slid;
 	ex->read_sl = poll_ex_sl;
 	ex->read_dlid_path_bits = poll_ex_dlid_path_bits;
+	if (wc_flags & IBV_WC_EX_WITH_TM_INFO)
+		ex->read_tm_info = poll_ex_tm_info;
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 		ex->read_completion_ts = poll_ex_completion_ts;
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)

@@ -101,6 +101,11 @@ int query_device_ex(struct ibv_context *context, const struct ibv_query_device_e
 	out.odp_caps.per_transport_caps.uc_odp_caps = in.odp_caps_uc;
 	out.odp_caps.per_transport_caps.ud_odp_caps = in.odp_caps_ud;
 	out.xrc_odp_caps = in.odp_caps_xrc;
+	out.tm_caps.max_rndv_hdr_size = in.max_rendezvous_header;
+	out.tm_caps.max_num_tags = in.max_tags;
+	out.tm_caps.flags = in.tag_caps;
+	out.tm_caps.max_ops = in.max_tag_ops;
+	out.tm_caps.max_sge = in.max_tag_sge;
 	out.cq_mod_caps.max_cq_count = (uint16_t)in.max_cq_moderation;
 	out.cq_mod_caps.max_cq_period = (uint16_t)in.max_cq_moderation;
 	memset(attr, 0, attr_bytes);

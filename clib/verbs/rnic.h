@@ -169,9 +169,14 @@ struct rnic_srq {
 	unsigned char *map;
 	size_t map_bytes;
 	uint32_t number;
-	struct rnic_cq *cq; /* of XRC */
+	struct rnic_cq *cq; /* of XRC, and of tag matching */
 	size_t slots_bytes; /* of a mapping of their own, after a resize, else 0 */
 	struct queue_ring rq;
+	/* Of tag matching; without it ops has no entries. */
+	struct queue_ring ops;
+	uint32_t doorbell_slot;
+	uint32_t max_tags;
+	uint32_t tags_added; /* modulo 2^32; guarded by ops.lock */
 };
 
 static inline struct rnic_context *ctx_of(struct ibv_context *context)

@@ -15,6 +15,28 @@ static bool srq_fits(const struct rnic_create_srq_rsp *rsp)
 	       (uint64_t)rsp->offset + (uint64_t)rsp->entries * rsp->stride <= rsp->bytes;
 }
 
+/* Sets up what a queue has that matches tags. */
+static int srq_map_ops(struct rnic_srq *srq, const struct rnic_create_srq_rsp *rsp)
+{
+	const uint64_t end = (uint64_t)rsp->tag_offset + (uint64_t)rsp->tag_ops * rsp->tag_stride;
+
+	if (!rsp->tag_ops)
+		return 0;
+	if ((rsp->tag_ops & (rsp->tag_ops - 1)) != 0 || end > rsp->bytes) {
+		munmap(srq->map, srq->map_bytes);
+		return EIO;
+	}
+	srq->ops.entries = rsp->tag_ops;
+	srq->ops.stride = rsp->tag_stride;
+	srq->ops.max_sge = rsp->max_tag_sge;
+	srq->doorbell_slot = rsp->doorbell;
+	srq->max_tags = rsp->max_tags;
+	queue_ring_init(&srq->ops, srq->map + rsp->tag_offset,
+			queue_word(srq->map, RNIC_OFF_SQ_PRODUCER),
+			queue_word(srq->map, RNIC_OFF_SQ_CONSUMER));
+	return 0;
+}
+
 static int srq_map(struct rnic_srq *srq, int fd, const struct rnic_create_srq_rsp *rsp)
 {
 	if (!srq_fits(rsp) || rsp->bytes < RNIC_QUEUE_HEADER_BYTES) {
@@ -31,13 +53,14 @@ static int srq_map(struct rnic_srq *srq, int fd, const struct rnic_create_srq_rs
 	queue_ring_init(&srq->rq, srq->map + rsp->offset,
 			queue_word(srq->map, RNIC_OFF_RQ_PRODUCER),
 			queue_word(srq->map, RNIC_OFF_RQ_CONSUMER));
-	return 0;
+	return srq_map_ops(srq, rsp);
 }
 
 static int srq_request(struct rnic_srq *srq, const struct ibv_srq_init_attr_ex *init)
 {
 	struct rnic_context *ctx = ctx_of(srq->base.context);
 	const bool is_xrc = init->srq_type == IBV_SRQT_XRC;
+	const bool is_tm = init->srq_type == IBV_SRQT_TM;
 	struct rnic_create_srq_req req = {
 		.pd = srq->base.pd->handle,
 		.max_wr = init->attr.max_wr,
@@ -45,7 +68,9 @@ static int srq_request(struct rnic_srq *srq, const struct ibv_srq_init_attr_ex *
 		.limit = init->attr.srq_limit,
 		.type = init->srq_type,
 		.xrcd = is_xrc ? xrcd_of(init->xrcd)->handle : 0,
-		.cq = is_xrc ? init->cq->handle : 0,
+		.cq = is_xrc || is_tm ? init->cq->handle : 0,
+		.max_tags = is_tm ? init->tm_cap.max_num_tags : 0,
+		.max_tag_ops = is_tm ? init->tm_cap.max_ops : 0,
 	};
 	struct rnic_create_srq_rsp rsp;
 	int fd, error;
@@ -92,7 +117,11 @@ static struct ibv_srq *srq_create(struct ibv_srq_init_attr_ex *init)
 	}
 	init->attr.max_wr = srq->rq.entries;
 	init->attr.max_sge = srq->rq.max_sge;
-	if (init->srq_type == IBV_SRQT_XRC) {
+	if (init->srq_type == IBV_SRQT_TM) {
+		init->tm_cap.max_num_tags = srq->max_tags;
+		init->tm_cap.max_ops = srq->ops.entries;
+	}
+	if (init->srq_type != IBV_SRQT_BASIC) {
 		srq->cq = cq_of(init->cq);
 		atomic_fetch_add(&srq->cq->users, 1);
 	}
@@ -115,31 +144,47 @@ VERBS_API struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_
 	return srq;
 }
 
+/* Reports whether all is there that a queue of the type is made of, and of this context. */
+static bool srq_has_parts(const struct ibv_context *context,
+			  const struct ibv_srq_init_attr_ex *init)
+{
+	uint32_t parts = IBV_SRQ_INIT_ATTR_PD;
+
+	if (init->srq_type == IBV_SRQT_XRC)
+		parts |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	if (init->srq_type == IBV_SRQT_TM)
+		parts |= IBV_SRQ_INIT_ATTR_TM | IBV_SRQ_INIT_ATTR_CQ;
+	if ((init->comp_mask & parts) != parts || !init->pd || init->pd->context != context)
+		return false;
+	if ((parts & IBV_SRQ_INIT_ATTR_XRCD) &&
+	    (!init->xrcd || init->xrcd->context != context))
+		return false;
+	return !(parts & IBV_SRQ_INIT_ATTR_CQ) || (init->cq && init->cq->context == context);
+}
+
 /* The header's wrapper handles the basic form itself, unless a program bypasses it. */
 struct ibv_srq *srq_create_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
-	const uint32_t xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
-	const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | xrc;
+	const uint32_t known = IBV_SRQ_INIT_ATTR_RESERVED - 1;
 	struct ibv_srq_init_attr_ex init = *attr;
 	struct ibv_srq *srq;
 
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE))
 		init.srq_type = IBV_SRQT_BASIC;
-	if ((attr->comp_mask & ~known) ||
-	    (init.srq_type != IBV_SRQT_BASIC && init.srq_type != IBV_SRQT_XRC)) {
+	if ((attr->comp_mask & ~known) || (unsigned int)init.srq_type > IBV_SRQT_TM) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd || attr->pd->context != context ||
-	    (init.srq_type == IBV_SRQT_XRC &&
-	     ((attr->comp_mask & xrc) != xrc || !attr->xrcd || attr->xrcd->context != context ||
-	      !attr->cq || attr->cq->context != context))) {
+	if (!srq_has_parts(context, &init)) {
 		errno = EINVAL;
 		return NULL;
 	}
 	srq = srq_create(&init);
-	if (srq)
+	if (srq) {
 		attr->attr = init.attr;
+		if (init.srq_type == IBV_SRQT_TM)
+			attr->tm_cap = init.tm_cap;
+	}
 	return srq;
 }
 
@@ -252,6 +297,8 @@ VERBS_API int ibv_destroy_srq(struct ibv_srq *ibsrq)
 		munmap(srq->rq.slots, srq->slots_bytes);
 	munmap(srq->map, srq->map_bytes);
 	pthread_mutex_destroy(&srq->rq.lock);
+	if (srq->ops.entries)
+		pthread_mutex_destroy(&srq->ops.lock);
 	free(srq);
 	return 0;
 }

@@ -59,8 +59,8 @@ func EncodeTagWQE(b []byte, w *TagWQE) {
 	ne.PutUint32(b[44:], w.Reserved)
 }
 
-// SetTag puts a message's tag and the context of its TMH into the completion of a matched message.
-// They lie where the completions of others have what a matched message does not.
+// SetTag puts a message's tag and the context of its TMH into the completion that says that it was
+// matched (rdma.WCTagMatch). They lie where other completions have what this one does not.
 func (c *CQE) SetTag(tag uint64, context uint32) {
 	c.SQIndex, c.Reserved2, c.SrcQP = uint32(tag), uint32(tag>>32), context
 }

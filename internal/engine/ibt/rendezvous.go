@@ -15,7 +15,6 @@ const finBytes = ib.TMHLen + ib.RVHLen
 type rendezvous struct {
 	buffer      *work.Tagged
 	header      [finBytes]byte
-	tmh         ib.TMH
 	rvh         ib.RVH
 	isSolicited bool
 }
@@ -45,7 +44,7 @@ func (q *QP) executeRendezvous(p *Packet, info *ib.OpcodeInfo) verdict {
 	}
 	x := q.tagging.reads.Push()
 	*x = rendezvous{
-		buffer: a.buffer, header: [finBytes]byte(p.Payload), tmh: a.tmh, rvh: rvh,
+		buffer: a.buffer, header: [finBytes]byte(p.Payload), rvh: rvh,
 		isSolicited: p.Headers.BTH.Solicited,
 	}
 	r.hasWR = false
@@ -153,7 +152,6 @@ func (q *QP) endRendezvous(s rdma.WCStatus, v abi.Vendor) {
 		q.cqe.ByteLen = x.rvh.Length
 		q.cqe.WCFlags = uint32(rdma.WCTagDataValid)
 	}
-	q.cqe.SetTag(x.tmh.Tag, x.tmh.Context)
 	q.stats.RecvCompleted++
 	q.tagging.matcher.Release(x.buffer)
 	q.recv.target.RecvCQ.Push(&q.cqe, x.isSolicited || s != rdma.WCSuccess)

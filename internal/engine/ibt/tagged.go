@@ -150,8 +150,8 @@ func (q *QP) finishTagged(p *Packet, info *ib.OpcodeInfo) verdict {
 		q.cqe.WCFlags |= uint32(rdma.WCTagDataValid)
 		if !a.isTold {
 			q.cqe.WCFlags |= uint32(rdma.WCTagMatch)
+			q.cqe.SetTag(a.tmh.Tag, a.tmh.Context)
 		}
-		q.cqe.SetTag(a.tmh.Tag, a.tmh.Context)
 		q.forgetBuffer()
 	}
 	q.completeReceive(p.Headers.BTH.Solicited)
