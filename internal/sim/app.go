@@ -268,7 +268,9 @@ func (a *app) lose() {
 	}
 	a.isGone = true
 	for _, e := range slices.Clone(a.endpoints) {
-		e.vanish()
+		if !e.moveOn() {
+			e.vanish()
+		}
 	}
 	a.world.loseTargets(a)
 	a.mem.Freeze()

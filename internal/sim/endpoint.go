@@ -42,6 +42,7 @@ type endpoint struct {
 	landed   int
 
 	near, far *window // what the peer may write here; what this end may write there
+	shares    []share // XRC: further handles of a target
 	aimed     *target // XRC: where the request goes that is made now
 	flushes   []flush // posted since the last reset
 	door      *door   // over near; nil without
@@ -320,8 +321,7 @@ func (e *endpoint) destroy() {
 	}
 	w := e.app.world
 	e.drainCQs()
-	since := max(e.errorAt, e.postedAt.Add(bellDelay))
-	if !e.mayOverrun && e.errorAt != clock.Never && w.now.Sub(since) > flushTime {
+	if e.isFlushed() {
 		if n := e.ledger.Open(); n > 0 && !e.ledger.HasUnsignaledTail() {
 			w.court.Failf("%s: %d send requests are not flushed in the error state", e.name, n)
 		}
@@ -330,10 +330,17 @@ func (e *endpoint) destroy() {
 		}
 	}
 	w.trace.note(w.now, "%s: destroy", e.name)
+	e.dropShares()
 	if refusal := e.app.ctx.DestroyQP(w.now, e.handle); refusal != nil {
 		w.court.Failf("%s: destroy_qp: %v", e.name, refusal)
 	}
 	e.vanish()
+}
+
+// isFlushed reports a queue pair that is in the error state for so long that nothing is open.
+func (e *endpoint) isFlushed() bool {
+	since := max(e.errorAt, e.postedAt.Add(bellDelay))
+	return !e.mayOverrun && e.errorAt != clock.Never && e.app.world.now.Sub(since) > flushTime
 }
 
 // drainCQs takes all completions that are there, so that none of a queue pair that goes away is
@@ -355,6 +362,7 @@ func (e *endpoint) vanish() {
 		return
 	}
 	e.isGone = true
+	e.abandon()
 	e.forget()
 	e.app.world.observe.forget(e)
 	if e.sendCQ != nil {

@@ -30,7 +30,8 @@ func (w *World) judgeMemoryAt(t clock.Time) {
 // isGentle reports a plan in which nothing ever goes wrong.
 func (p *plan) isGentle() bool {
 	return !p.isLossy() && p.isOrdered() && !p.isSluggish() && p.profile.Jitter == 0 &&
-		p.bad == 0 && p.vandals == 0 && !p.restarts && !p.deaths && !p.deregs && !p.cycles && !p.overruns
+		p.bad == 0 && p.vandals == 0 && !p.restarts && !p.deaths && !p.deregs && !p.cycles &&
+		!p.overruns && p.strips == 0
 }
 
 // judgeCounters finds recovery where there was nothing to recover from: on a good network a peer
@@ -86,6 +87,7 @@ func (a *app) judgeRest() {
 		q.judgeSleep()
 		q.pollAll()
 	}
+	a.judgeShared()
 	for _, e := range a.endpoints {
 		if n := e.ledger.Open(); n > 0 {
 			a.world.court.Failf("%s: %d requests have no end (state %v)", e.name, n, e.qpState())

@@ -182,6 +182,7 @@ func (w *World) arrive(f *flight) {
 		w.board.overhear(f.from, h, &p.Headers, payload, true)
 	}
 	h.nic.HandlePacket(w.now, p)
+	w.struck(h, &p.Headers)
 	h.turnSoon()
 }
 

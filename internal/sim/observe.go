@@ -73,6 +73,7 @@ func (o *observer) retuned(e *endpoint) {
 func (o *observer) forget(e *endpoint) {
 	at := place(e.app.host, e.qpn)
 	delete(o.flows, at)
+	delete(o.world.strikes, at)
 	delete(o.requests, at)
 	delete(o.answers, at)
 }

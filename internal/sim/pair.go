@@ -46,7 +46,7 @@ func (p *pair) connect() {
 	w := p.world
 	p.serial++
 	p.isUp, p.isDoomed, p.isSpoiled = false, false, false
-	p.ends = [2]*endpoint{}
+	p.ends, p.targets = [2]*endpoint{}, nil
 	if w.isCalm {
 		return
 	}
@@ -78,6 +78,7 @@ func (p *pair) wire() {
 	if p.kind == rdma.QPTypeXRCSend {
 		p.findTargets()
 		p.newStreams()
+		p.ends[1].share()
 		return
 	}
 	p.newStreams()
@@ -220,7 +221,8 @@ func (p *pair) toRTS(i int) {
 		mask |= rdma.QPAttrTimeout | rdma.QPAttrRetryCnt | rdma.QPAttrRNRRetry |
 			rdma.QPAttrMaxQPRdAtomic
 	}
-	if e.modify(&a, mask) {
+	// A target needs no send queue, and many programs leave it where it can receive.
+	if e.isTarget() && w.chance(0.3) || e.modify(&a, mask) {
 		e.isOpen = true
 		p.isUp = p.ends[0].isOpen && p.ends[1].isOpen
 		w.mark("connected." + p.kind.String())
@@ -307,6 +309,9 @@ func (p *pair) watch() {
 		if p.isUp && !p.isDoomed && !w.isCalm && w.plan.cycles && w.chance(0.08) {
 			p.cycle()
 		}
+		if p.isUp && !p.isDoomed && !w.isCalm && w.chance(w.plan.strips) && len(p.targets) > 0 {
+			p.strip()
+		}
 		w.turnAll()
 		if !w.isSettled() {
 			p.watch()
@@ -324,15 +329,26 @@ func (p *pair) cycle() {
 	case 3:
 		w.mark("cycle.error")
 		p.spoil()
-		e.setState(rdma.QPStateError)
-		e.noteError()
+		p.now(e, func() {
+			e.setState(rdma.QPStateError)
+			e.noteError()
+		})
 	case 4:
-		p.renew()
+		p.now(e, p.renew)
 	case 5:
 		w.mark("cycle.destroy")
 		p.spoil()
-		p.doom(0)
+		p.now(e, func() { p.doom(0) })
 	}
+}
+
+// now does something to an end, or at its next message between two packets of it.
+func (p *pair) now(e *endpoint, do func()) {
+	if p.world.chance(0.5) {
+		p.world.strike(e, do)
+		return
+	}
+	do()
 }
 
 // quarantine is longer than any packet lives: until then those of a queue pair's former life may
@@ -382,6 +398,7 @@ func (p *pair) reset(i int) {
 		return
 	}
 	e.drainCQs()
+	e.abandon()
 	e.setState(rdma.QPStateReset)
 	e.isOpen = false
 	e.forget()

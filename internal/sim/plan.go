@@ -42,6 +42,7 @@ type plan struct {
 	events                 float64 // chance that a CQ is waited for instead of polled
 	shared                 float64 // chance that an application has a shared receive queue
 	remote                 float64 // chance that a region is not mapped
+	strips                 float64 // chance that an XRC connection loses a queue or a window
 	doors                  float64 // share of requests that open and shut memory windows
 
 	partitions, clogs, restarts, deaths, deregs, cycles, overruns, ports bool
@@ -68,7 +69,7 @@ func (w *World) makePlan() {
 	p.apps = p.hosts + w.between(1, 2)
 	p.connections = w.between(1, 6)
 	p.datagrams = w.pick(0, 0, 2, 3)
-	p.domains = w.pick(0, 0, 0, 1, 2)
+	p.domains = w.pick(0, 0, 1, 2, 3)
 	p.duration = w.delay(5*time.Millisecond, time.Duration(w.pick(20, 100, 600))*time.Millisecond)
 	p.quota = 4000
 	if w.cfg.Duration > 0 {
@@ -132,6 +133,9 @@ func (w *World) planFaults(name string) {
 		p.deregs, p.ports = w.chance(0.3), w.chance(0.2)
 	}
 	p.cycles = w.chance(0.5)
+	if p.domains > 0 {
+		p.strips = w.pickFloat(0, 0.02, 0.1)
+	}
 }
 
 // planNetwork gives the links faults, each kind in some seeds.
@@ -161,8 +165,8 @@ func (w *World) planNetwork(most float64) {
 func (p *plan) loss() float64 { return p.profile.Loss + p.profile.Corrupt + p.pickLoss }
 
 func (p *plan) String() string {
-	s := fmt.Sprintf("%d hosts, %d applications, %d connections, %d of XRC, %d datagram QPs, %v, MTU %v, "+
-		"messages up to %d B, network %v", p.hosts, p.apps, p.connections, p.domains, p.datagrams,
+	s := fmt.Sprintf("%d hosts, %d applications, %d connections, %d of XRC, %d datagram QPs, %v, "+
+		"MTU %v, messages up to %d B, network %v", p.hosts, p.apps, p.connections, p.domains, p.datagrams,
 		p.duration.Round(time.Microsecond), p.mtu, p.maxMessage, p.profile)
 	if p.pickLoss > 0 {
 		s += fmt.Sprintf(", %.0f%% of %s lost", 100*p.pickLoss, pickyKinds[p.picky].name)
@@ -183,6 +187,7 @@ func (p *plan) String() string {
 		{p.lostBells > 0, "late bells"},
 		{p.vandals > 0, "vandals"},
 		{p.doors > 0, "memory windows"},
+		{p.strips > 0, "lost targets"},
 	} {
 		if f.on {
 			s += ", " + f.name

@@ -81,6 +81,7 @@ func (r *receive) complete(q *cq, c *abi.CQE) {
 	if e == nil {
 		e = r.shared.userOf(c.QPNum)
 		r.shared.ledger.Complete(c)
+		r.shared.done++
 	} else {
 		e.received.Complete(c)
 	}
@@ -171,6 +172,10 @@ type sharedQueue struct {
 	each     int // bytes of a receive
 	consumed *atomic.Uint32
 	posted   uint32
+	done     uint32 // completions
+	// lost bounds the receives that queue pairs had in use as they ended.
+	lost   uint32
+	isGone bool
 }
 
 // newSharedQueue makes one of the application's queue pairs, or of the host's XRC domain, whose

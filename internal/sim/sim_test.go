@@ -93,6 +93,7 @@ var marks = []string{
 	"bad.flush_nothing",
 	// XRC.
 	"connected.XRC_SEND", "xrc.target_dies", "bad.shared_queue", "bad.flush_on_xrc",
+	"xrc.shared", "xrc.outlived", "xrc.dereg", "xrc.queue_destroyed", "strike",
 	// Receivers that are not ready.
 	"nak.not_ready", "ack.no_credits", "wc.RNR retry counter exceeded", "counter.out_of_buffer",
 	// Requests that are wrong.
@@ -234,6 +235,17 @@ var sabotage = []struct {
 		put64(b, get64(b)^0xffff)
 		return true
 	}, "slot 0"},
+	{"a receive of a shared queue is forgotten", func(w *World) bool {
+		for _, a := range w.apps {
+			for _, s := range a.queues {
+				if s.done > 0 {
+					s.done--
+					return true
+				}
+			}
+		}
+		return false
+	}, "were taken and did not complete"},
 	{"a queue that is never given back", func(w *World) bool {
 		w.hosts[0].heap.live++
 		return true

@@ -22,6 +22,7 @@ type World struct {
 	trace    *trace
 	observe  observer
 	marks    map[string]uint64
+	strikes  map[uint64]func() // by place
 
 	hosts     []*host
 	apps      []*app
@@ -60,7 +61,7 @@ func newWorld(cfg Config) *World {
 func newEmptyWorld(cfg Config) *World {
 	w := &World{
 		cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 0x736f6674726e6963)),
-		trace: newTrace(cfg.Trace), marks: map[string]uint64{},
+		trace: newTrace(cfg.Trace), marks: map[string]uint64{}, strikes: map[uint64]func(){},
 	}
 	w.observe = observer{
 		world: w, flows: map[uint64]*flow{}, requests: map[uint64]*check.Conversation{},

@@ -46,7 +46,7 @@ type wirePacket struct {
 	opcode ib.Opcode
 	length uint32
 	sum    uint64
-	data   bool // answered by READ data, an atomic's value, or that a place is written or flushed
+	data   bool // an answer of its own is due, not just an acknowledge
 	flush  int  // which FLUSH it is
 }
 
@@ -181,7 +181,8 @@ func (c *Conversation) Answer(h *ib.Headers, payload []byte) {
 		c.Court.Failf("%s: an ACK carries PSN %v of a %v (case T05)", c.Name, h.BTH.PSN, x.opcode)
 	case op.Info().Operation == ib.OperationAtomicAcknowledge && !x.opcode.IsAtomic(),
 		op.IsReadResponse() && !x.opcode.IsReadRequest() && !isPlacement(x.opcode),
-		isPlacement(x.opcode) && !isAcknowledge(op) && (op != ib.RCReadResponseOnly || len(payload) > 0):
+		isPlacement(x.opcode) && !isAcknowledge(op) &&
+			(op != ib.RCReadResponseOnly || len(payload) > 0):
 		c.Court.Failf("%s: %v answers PSN %v, a %v", c.Name, op, h.BTH.PSN, x.opcode)
 	case !op.Info().Payload.Allows(len(payload), int(c.MTU)):
 		c.Court.Failf("%s: %v with %d bytes at MTU %d", c.Name, op, len(payload), c.MTU)
