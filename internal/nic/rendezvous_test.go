@@ -12,6 +12,7 @@ import (
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
+	"github.com/softrnic/softrnic/internal/wire/tm"
 )
 
 // Where the tests of rendezvous have things in the source region.
@@ -54,7 +55,7 @@ func TestRendezvous_Match_NICFetchesTheDataAndTellsTheSender(t *testing.T) {
 			sent := x.scq.poll()
 			x.wants(sent, seen{0, good, rdma.WCOpSend, 0, uint32(len(request))},
 				seen{3, good, rdma.WCOpRecv, 0, finBytes})
-			fin := append([]byte{byte(ib.TMHFin)}, request[1:finBytes]...)
+			fin := append([]byte{byte(tm.OpFin)}, request[1:finBytes]...)
 			if got := x.sourceMem[finAt+3*64:][:finBytes]; !bytes.Equal(got, fin) {
 				t.Errorf("FIN %x, want %x", got, fin)
 			}
@@ -66,7 +67,7 @@ func TestRendezvous_Match_NICFetchesTheDataAndTellsTheSender(t *testing.T) {
 	}
 }
 
-const finBytes = ib.TMHLen + ib.RVHLen
+const finBytes = tm.HeaderLen + tm.RendezvousLen
 
 // TestRendezvous_BufferTooShort_ProgramGetsTheRequest: the match stands, and nothing is fetched.
 func TestRendezvous_BufferTooShort_ProgramGetsTheRequest(t *testing.T) {
@@ -104,7 +105,7 @@ func TestRendezvous_BufferTooShortForTheRequest_IsALengthError(t *testing.T) {
 func TestRendezvous_MalformedRequest_IsUnexpected(t *testing.T) {
 	x := newTagBench(t, 8)
 	x.add(70, 9, allTag, 0, 4096)
-	for i, n := range []int{ib.TMHLen, finBytes - 1, limits.MaxRendezvousHeader + 1, 1500} {
+	for i, n := range []int{tm.HeaderLen, finBytes - 1, limits.MaxRendezvousHeader + 1, 1500} {
 		m := append(x.request(9, dataAt, 8), make([]byte, 2000)...)[:n]
 		x.plain(uint64(i))
 		x.wants(x.deliver(m), seen{uint64(i), good, rdma.WCOpTagRecv, 0, uint32(n)})
@@ -130,7 +131,7 @@ func TestRendezvous_WrongKey_FailsTheBufferAndTheConnection(t *testing.T) {
 	}
 	for id := uint64(1); id <= 3; id++ {
 		m := x.request(id, dataAt, 50)
-		m[ib.TMHLen+8] ^= 0x80 // the key
+		m[tm.HeaderLen+8] ^= 0x80 // the key
 		x.sendFrom(x.sender, int(id)*256, m)
 	}
 	events := x.run(second)

@@ -14,7 +14,7 @@ import (
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
-	"github.com/softrnic/softrnic/internal/wire/ib"
+	"github.com/softrnic/softrnic/internal/wire/tm"
 )
 
 // tagBench is a connection from a sender to a queue pair whose receives come from a queue that
@@ -124,14 +124,14 @@ func (x *tagBench) plain(ids ...uint64) {
 
 // eager returns a message with a tag.
 func eager(tag uint64, context uint32, payload []byte) []byte {
-	h := ib.TMH{Opcode: ib.TMHEager, Context: context, Tag: tag}
+	h := tm.Header{Opcode: tm.OpEager, Context: context, Tag: tag}
 	return append(h.Append(nil), payload...)
 }
 
 // request returns a rendezvous request for n bytes at offset at of the source region.
 func (x *tagBench) request(tag uint64, at, n uint32) []byte {
-	h := ib.TMH{Opcode: ib.TMHRendezvous, Context: uint32(tag) + 1, Tag: tag}
-	r := ib.RVH{VA: x.sourceAddr + uint64(at), RKey: rdma.Key(x.source.RKey), Length: n}
+	h := tm.Header{Opcode: tm.OpRendezvous, Context: uint32(tag) + 1, Tag: tag}
+	r := tm.Rendezvous{VA: x.sourceAddr + uint64(at), RKey: rdma.Key(x.source.RKey), Length: n}
 	return r.Append(h.Append(nil))
 }
 
@@ -270,7 +270,7 @@ func TestTags_Unexpected_NewBuffersWaitForTheCount(t *testing.T) {
 	x.run(second)
 	x.wants(x.rcq.poll(), seen{10, good, rdma.WCOpTagAdd, rdma.WCTagSyncWanted, 0})
 	x.wants(x.deliver(eager(7, 0, nil)), seen{70, good, rdma.WCOpTagRecv, whole, 0})
-	x.wants(x.deliver(eager(8, 0, nil)), seen{2, good, rdma.WCOpTagRecv, 0, ib.TMHLen})
+	x.wants(x.deliver(eager(8, 0, nil)), seen{2, good, rdma.WCOpTagRecv, 0, tm.HeaderLen})
 
 	counted := signaled | uint8(rdma.TagCounted)
 	for _, c := range []struct {
@@ -307,11 +307,11 @@ func TestTags_MessagesWithoutATag_AreNotCounted(t *testing.T) {
 	x := newTagBench(t, 8)
 	x.add(70, 0, 0, 0, 100)
 	fin := x.request(3, 0, 8)
-	fin[0] = byte(ib.TMHFin)
+	fin[0] = byte(tm.OpFin)
 	none := make([]byte, 20)
 	strange := eager(1, 0, nil)
 	strange[0] = 0xee
-	for i, m := range [][]byte{none, fin, strange, eager(1, 0, nil)[:15], {byte(ib.TMHEager)}, nil} {
+	for i, m := range [][]byte{none, fin, strange, eager(1, 0, nil)[:15], {byte(tm.OpEager)}, nil} {
 		x.plain(uint64(i))
 		x.wants(x.deliver(m), seen{uint64(i), good, rdma.WCOpTagNone, 0, uint32(len(m))})
 		if got := x.targetMem[plainAt+i*plainBytes:][:len(m)]; !bytes.Equal(got, m) {
@@ -538,7 +538,7 @@ func TestTags_SteadyState_AllocatesNothing(t *testing.T) {
 	if got := x.released() - before; got != 102 {
 		t.Errorf("%d buffers were used", got)
 	}
-	if binary.BigEndian.Uint64(x.sourceMem[8192+8:]) != 2 || x.sourceMem[8192] != byte(ib.TMHFin) {
+	if binary.BigEndian.Uint64(x.sourceMem[8192+8:]) != 2 || x.sourceMem[8192] != byte(tm.OpFin) {
 		t.Error("no FIN came")
 	}
 }

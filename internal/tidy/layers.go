@@ -36,6 +36,7 @@ var layerTable = []layerRow{
 	{layer: 1, path: "internal/wire/roce"},
 	{layer: 1, path: "internal/wire/mad"},
 	{layer: 1, path: "internal/wire/iwarp"},
+	{layer: 1, path: "internal/wire/tm"},
 	{layer: 1, path: "internal/abi"},
 	{layer: 1, path: "internal/abi/cheader", impure: true},
 	{layer: 1, path: "internal/ring"},
@@ -65,7 +66,7 @@ var layerTable = []layerRow{
 	{layer: 7, path: "internal/daemon"},
 	{layer: 8, path: "verbs", only: []string{
 		"internal/rdma", "internal/invariant", "internal/limits", "internal/abi", "internal/ring",
-		"internal/shm", "internal/ctl", "internal/explain",
+		"internal/shm", "internal/ctl", "internal/explain", "internal/wire/tm",
 	}},
 	{layer: 8, path: "rdmacm", only: []string{
 		"internal/rdma", "internal/invariant", "internal/limits", "internal/wire/mad",

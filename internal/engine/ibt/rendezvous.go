@@ -6,16 +6,17 @@ import (
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
+	"github.com/softrnic/softrnic/internal/wire/tm"
 )
 
 // finBytes is the length of a FIN, and of the headers of the request that it answers.
-const finBytes = ib.TMHLen + ib.RVHLen
+const finBytes = tm.HeaderLen + tm.RendezvousLen
 
 // rendezvous is a request that was matched and whose data are not here yet.
 type rendezvous struct {
 	buffer      *work.Tagged
 	header      [finBytes]byte
-	rvh         ib.RVH
+	rvh         tm.Rendezvous
 	isSolicited bool
 }
 
@@ -34,7 +35,7 @@ const (
 func (q *QP) executeRendezvous(p *Packet, info *ib.OpcodeInfo) verdict {
 	r := &q.recv
 	a := &q.tagging.arrival
-	rvh, _ := ib.ParseRVH(p.Payload[ib.TMHLen:]) // isRendezvous has seen its length
+	rvh, _ := tm.ParseRendezvous(p.Payload[tm.HeaderLen:]) // isRendezvous has seen its length
 	q.cqe = abi.CQE{Opcode: uint32(a.op)}
 	if v := q.takeExtras(p, info); v != verdictAccept {
 		return v
@@ -64,7 +65,7 @@ func (q *QP) leaveRendezvous(p *Packet) verdict {
 	q.cqe.Status, q.cqe.ByteLen = uint32(rdma.WCTagIncomplete), uint32(n)
 	q.cqe.WCFlags |= uint32(rdma.WCTagMatch | rdma.WCTagDataValid)
 	q.cqe.SL = q.attr.AV.SL
-	q.cqe.SetTag(a.tmh.Tag, a.tmh.Context)
+	q.cqe.SetTag(a.header.Tag, a.header.Context)
 	q.forgetBuffer()
 	q.completeReceive(p.Headers.BTH.Solicited)
 	return verdictAccept
@@ -132,7 +133,7 @@ func (q *QP) completeOwn(o owner, s rdma.WCStatus, v abi.Vendor) {
 	if s == rdma.WCSuccess {
 		fin := t.fins.Push()
 		*fin = t.reads.At(0).header
-		fin[0] = byte(ib.TMHFin)
+		fin[0] = byte(tm.OpFin)
 		q.host.Count(work.CountRDMARecvs, 1)
 	}
 	t.asked--

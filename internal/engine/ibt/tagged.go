@@ -7,6 +7,7 @@ import (
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
+	"github.com/softrnic/softrnic/internal/wire/tm"
 )
 
 // tagging is what a queue pair has whose receives come from a queue that matches tags
@@ -26,7 +27,7 @@ type tagging struct {
 // arrival is the message whose packets are arriving.
 type arrival struct {
 	buffer *work.Tagged // nil where an ordinary receive takes it
-	tmh    ib.TMH
+	header tm.Header
 	op     rdma.WCOpcode
 	flags  rdma.WCFlags // of the completion
 	isTold bool         // that the buffer was found
@@ -52,10 +53,10 @@ func (q *QP) executeTagged(p *Packet, info *ib.OpcodeInfo) verdict {
 			return v
 		}
 		if t.arrival.buffer != nil {
-			if t.arrival.tmh.Opcode == ib.TMHRendezvous {
+			if t.arrival.header.Opcode == tm.OpRendezvous {
 				return q.executeRendezvous(p, info)
 			}
-			payload = payload[ib.TMHLen:]
+			payload = payload[tm.HeaderLen:]
 		}
 		r.message = message{kind: kindSend}
 	}
@@ -79,14 +80,14 @@ func (q *QP) executeTagged(p *Packet, info *ib.OpcodeInfo) verdict {
 func (q *QP) classify(p *Packet, info *ib.OpcodeInfo) verdict {
 	a := &q.tagging.arrival
 	*a = arrival{op: rdma.WCOpTagNone}
-	tmh, err := ib.ParseTMH(p.Payload)
-	if err != nil || !tmh.HasTag() {
+	h, err := tm.ParseHeader(p.Payload)
+	if err != nil || !h.HasTag() {
 		return q.takeReceive()
 	}
 	a.op = rdma.WCOpTagRecv
-	if tmh.Opcode == ib.TMHEager || isRendezvous(p, info) {
-		if b := q.tagging.matcher.Match(tmh.Tag); b != nil {
-			a.buffer, a.tmh = b, tmh
+	if h.Opcode == tm.OpEager || isRendezvous(p, info) {
+		if b := q.tagging.matcher.Match(h.Tag); b != nil {
+			a.buffer, a.header = b, h
 			q.useBuffer(b)
 			return verdictAccept
 		}
@@ -120,7 +121,7 @@ func (q *QP) tellMatch(isSolicited bool) {
 	q.cqe.WRID, q.cqe.Opcode = a.buffer.WRID, uint32(rdma.WCOpTagRecv)
 	q.cqe.WCFlags |= uint32(rdma.WCTagMatch)
 	q.cqe.QPNum, q.cqe.PKeyIndex, q.cqe.SL = uint32(q.cfg.QPN), q.attr.PKeyIndex, q.attr.AV.SL
-	q.cqe.SetTag(a.tmh.Tag, a.tmh.Context)
+	q.cqe.SetTag(a.header.Tag, a.header.Context)
 	a.isTold = true
 	q.recv.target.RecvCQ.Push(&q.cqe, isSolicited)
 }
@@ -150,7 +151,7 @@ func (q *QP) finishTagged(p *Packet, info *ib.OpcodeInfo) verdict {
 		q.cqe.WCFlags |= uint32(rdma.WCTagDataValid)
 		if !a.isTold {
 			q.cqe.WCFlags |= uint32(rdma.WCTagMatch)
-			q.cqe.SetTag(a.tmh.Tag, a.tmh.Context)
+			q.cqe.SetTag(a.header.Tag, a.header.Context)
 		}
 		q.forgetBuffer()
 	}

@@ -1,4 +1,4 @@
-package ib
+package tm
 
 import (
 	"bytes"
@@ -12,14 +12,14 @@ var rendezvousBytes = []byte{
 	0, 0, 0x7f, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xca, 0xfe, 0xba, 0xbe, 0, 1, 0, 0,
 }
 
-func TestTMH_Rendezvous_EveryFieldAtItsPlace(t *testing.T) {
-	h, err := ParseTMH(rendezvousBytes)
-	want := TMH{Opcode: TMHRendezvous, Context: 0x11223344, Tag: 0x0102030405060708}
+func TestHeader_Rendezvous_EveryFieldAtItsPlace(t *testing.T) {
+	h, err := ParseHeader(rendezvousBytes)
+	want := Header{Opcode: OpRendezvous, Context: 0x11223344, Tag: 0x0102030405060708}
 	if err != nil || h != want || !h.HasTag() {
 		t.Fatalf("%v, %v", h, err)
 	}
-	r, err := ParseRVH(rendezvousBytes[TMHLen:])
-	if err != nil || r != (RVH{VA: 0x7faabbccddee, RKey: 0xcafebabe, Length: 65536}) {
+	r, err := ParseRendezvous(rendezvousBytes[HeaderLen:])
+	if err != nil || r != (Rendezvous{VA: 0x7faabbccddee, RKey: 0xcafebabe, Length: 65536}) {
 		t.Fatalf("%v, %v", r, err)
 	}
 	if got := r.Append(h.Append(nil)); !bytes.Equal(got, rendezvousBytes) {
@@ -31,21 +31,21 @@ func TestTMH_Rendezvous_EveryFieldAtItsPlace(t *testing.T) {
 	}
 }
 
-func TestTMH_EveryOpcode_TwoHaveATag(t *testing.T) {
+func TestHeader_EveryOpcode_TwoHaveATag(t *testing.T) {
 	for op := range 256 {
-		h := TMH{Opcode: TMHOpcode(op)}
-		if h.HasTag() != (op == int(TMHEager) || op == int(TMHRendezvous)) {
+		h := Header{Opcode: Opcode(op)}
+		if h.HasTag() != (op == int(OpEager) || op == int(OpRendezvous)) {
 			t.Errorf("opcode %d", op)
 		}
 	}
 }
 
-func TestTMH_Truncated_IsRefused(t *testing.T) {
-	for n := range TMHLen {
-		if _, err := ParseTMH(rendezvousBytes[:n]); !errors.Is(err, ErrTruncated) {
+func TestHeader_Truncated_IsRefused(t *testing.T) {
+	for n := range HeaderLen {
+		if _, err := ParseHeader(rendezvousBytes[:n]); !errors.Is(err, ErrTruncated) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
-		if _, err := ParseRVH(rendezvousBytes[:n]); !errors.Is(err, ErrTruncated) {
+		if _, err := ParseRendezvous(rendezvousBytes[:n]); !errors.Is(err, ErrTruncated) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
