@@ -21,7 +21,7 @@ const textColumns = 80
 func newExplain() *cobra.Command {
 	var asJSON bool
 	command := &cobra.Command{
-		Use:   "explain [STATUS|EVENT|ERRNO|NAK|…]",
+		Use:   "explain [STATUS|EVENT|ERRNO|NAK|TERMINATE|…]",
 		Short: "Say what a status, event, errno, NAK or state means and what usually causes it",
 		Long: "Say what a status, event, errno, NAK, reject reason or state means, what usually\n" +
 			"causes it and where to look. Any form that programs print will do; without an\n" +
@@ -32,6 +32,7 @@ func newExplain() *cobra.Command {
 			"  rnic explain ibv_modify_qp EINVAL\n" +
 			"  rnic explain reject 28\n" +
 			"  rnic explain syndrome 0x62\n" +
+			"  rnic explain terminate 0x1101\n" +
 			"  rnic explain -110",
 		Args:               cobra.ArbitraryArgs,
 		DisableFlagParsing: true, // it takes -110 for flags
@@ -105,6 +106,8 @@ func number(e *explain.Entry) string {
 	switch e.Kind {
 	case explain.KindSyndrome, explain.KindAccess, explain.KindAttr:
 		return fmt.Sprintf("%#x", e.Code)
+	case explain.KindTerminate:
+		return fmt.Sprintf("0x%04x", e.Code)
 	case explain.KindCounter:
 		return ""
 	default:

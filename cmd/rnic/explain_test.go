@@ -22,6 +22,8 @@ func TestExplain_E09_T14_SaysWhatWhyAndWhere(t *testing.T) {
 		"reject 28":           {"IB_CM_REJ_CONSUMER_DEFINED", "rdma_reject"},
 		"syndrome 0x2c":       {"640µs", "min_rnr_timer"},
 		"IBV_EVENT_CQ_ERR":    {"overran", "fewer entries"},
+		"terminate 0x1202":    {"(Terminate code 0x1202)", "no receive was posted", "RFC 5041 8.2"},
+		"terminate 0x2102":    {"its 0x2102 is the 0x1202 of the standards", "siw"},
 		"remote access error": {"IBV_WC_REM_ACCESS_ERR", "NAK_REMOTE_ACCESS_ERROR", "rkey"},
 	} {
 		status, out, errOut := try(t, append([]string{"explain"}, strings.Fields(query)...)...)

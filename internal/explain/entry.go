@@ -15,6 +15,7 @@ const (
 	KindService    Kind = "service status"
 	KindNAK        Kind = "NAK code"
 	KindSyndrome   Kind = "AETH syndrome"
+	KindTerminate  Kind = "Terminate code"
 	KindEvidence   Kind = "evidence code"
 	KindFault      Kind = "memory fault"
 	KindQPState    Kind = "queue pair state"
@@ -104,6 +105,11 @@ var sections = []section{
 		KindSyndrome, "AETH syndromes",
 		[]string{"syndrome", "syndrom", "aeth", "synd"},
 		"IBTA 9.7.5.1", syndromes(),
+	},
+	{
+		KindTerminate, "Terminate codes (iWARP: layer, error type and code)",
+		[]string{"terminate", "terminated", "term", "iwarp", "rdmap", "ddp", "mpa"},
+		"RFC 5040 4.8, RFC 5041 8.2", terminates,
 	},
 	{
 		KindEvidence, "Evidence codes of SoftRNIC (ibv_wc.vendor_err, low byte)",
@@ -252,5 +258,5 @@ func (e *Entry) names() []string {
 // prefixes are what people leave away from constants.
 var prefixes = []string{
 	"IBV_WC_", "IBV_EVENT_", "RDMA_CM_EVENT_", "IBV_QPS_", "IBV_PORT_", "IBV_QPT_", "IBV_ACCESS_",
-	"IBV_WR_", "IBV_SEND_", "IBV_QP_", "IBV_", "RDMA_", "RNIC_",
+	"IBV_WR_", "IBV_SEND_", "IBV_QP_", "IBV_", "RDMA_", "RNIC_", "TERM_",
 }

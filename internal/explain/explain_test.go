@@ -25,6 +25,8 @@ var enums = map[string]map[string]Kind{
 		"MigrationState": KindMigration, "MWType": KindWindow, "AdviceMR": KindAdvice,
 		"ReregMask": KindRereg, "TagOpcode": KindTagOpcode, "TagFlags": KindTagFlag,
 	},
+	"wire/iwarp": {"Code": KindTerminate},
+
 	"wire/mad": {"Reason": KindReject, "SIDRStatus": KindService},
 	"wire/ib":  {"NAKCode": KindNAK},
 	"abi":      {"Vendor": KindEvidence},
@@ -141,7 +143,7 @@ func TestTables_EveryRow_IsComplete(t *testing.T) {
 		}
 	}
 	// What goes wrong says why and where to look.
-	for _, kind := range []Kind{KindStatus, KindErrno, KindNAK} {
+	for _, kind := range []Kind{KindStatus, KindErrno, KindNAK, KindTerminate} {
 		for _, e := range sectionOf(kind) {
 			isNews := e.Means == reserved || strings.Contains(e.Means, "never says") ||
 				e.Name == "IBV_WC_SUCCESS" || e.Name == "EINTR" || e.Name == "EAGAIN"
@@ -210,6 +212,17 @@ func TestFind_E09_EveryFormThatPeopleMeet(t *testing.T) {
 		{"0x6201", "RNIC_VENDOR_NAK"},
 		{"out_of_seq_request", "out_of_seq_request"},
 		{"packet_seq_err", "rcvd_seq_err"},
+		{"terminate 0x1101", "TERM_DDP_BASE_OR_BOUNDS"},
+		{"0x1101", "TERM_DDP_BASE_OR_BOUNDS"},
+		{"iwarp terminate code 0x0206", "TERM_RDMAP_OPCODE"},
+		{"term 0x0", "TERM_RDMAP_LOCAL_CATASTROPHIC"},
+		{"got TERMINATE. layer 1, type 2, code 2", "TERM_DDP_NO_BUFFER"},
+		{"terminate 0x2102", "TERM_DDP_NO_BUFFER"}, // as siw has it on the wire
+		{"terminate layer 2 etype 1 code 2", "TERM_DDP_NO_BUFFER"},
+		{"layer=0x0 etype=0x1 ecode=0x2", "TERM_RDMAP_ACCESS_RIGHTS"},
+		{"mpa crc error", "TERM_MPA_CRC"},
+		{"DDP Message too long for available buffer", "TERM_DDP_TOO_LONG"},
+		{"no matching RTR option", "TERM_MPA_NO_RTR"},
 		{"RTS", "IBV_QPS_RTS"},
 		{"qp state 6", "IBV_QPS_ERR"},
 		{"access right missing", "FAULT_RIGHTS"},

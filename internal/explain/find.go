@@ -27,6 +27,9 @@ func Find(query string) []Entry {
 	if len(equal) > 0 {
 		return equal
 	}
+	if found := terminateParts(query); len(found) > 0 {
+		return found
+	}
 	if number, words, ok := numberIn(query); ok {
 		if found := findNumber(number, words, strings.Contains(query, "0x")); len(found) > 0 {
 			return found
@@ -240,6 +243,10 @@ func findNumber(number uint32, words []string, isHex bool) []Entry {
 		isBare := len(words) == 0 && s.Kind == KindCounter // their numbers are nobody's
 		if e, found := Of(s.Kind, code); found && !isBare {
 			out = append(out, e)
+		} else if s.Kind == KindTerminate && len(words) > 0 {
+			if e, found := terminateOf(code); found {
+				out = append(out, e)
+			}
 		}
 		if nak, found := Of(KindSyndrome, number>>8&0xff); found && code != number {
 			out = append(out, nak)

@@ -137,8 +137,8 @@ func (c Code) EType() uint8 { return uint8(c >> 8 & 0xf) }
 // Number returns the error code within layer and type.
 func (c Code) Number() uint8 { return uint8(c) }
 
-// mirror exchanges layer and error type.
-func (c Code) mirror() Code { return c&0x00ff | c>>4&0x0f00 | c<<4&0xf000 }
+// Mirrored exchanges layer and error type, as Linux's siw does on little-endian machines.
+func (c Code) Mirrored() Code { return c&0x00ff | c>>4&0x0f00 | c<<4&0xf000 }
 
 // IsKnown reports a code that a standard defines.
 func (c Code) IsKnown() bool { return c.row() != nil }

@@ -99,11 +99,11 @@ func (t *Terminate) decodeControl(code Code, flags byte) (hasDDP, hasRDMAP bool)
 	case flags&regular != 0:
 	case flags&mirrored != 0:
 		t.IsMirrored = true
-	case !code.IsKnown() && code.mirror().IsKnown():
+	case !code.IsKnown() && code.Mirrored().IsKnown():
 		t.IsMirrored = true
 	}
 	if t.IsMirrored {
-		t.Code, t.HasLength = code.mirror(), flags&siwLength != 0
+		t.Code, t.HasLength = code.Mirrored(), flags&siwLength != 0
 		return flags&siwDDP != 0, flags&siwRDMAP != 0
 	}
 	t.Code, t.HasLength = code, flags&termLength != 0
@@ -116,7 +116,7 @@ func (t *Terminate) Append(b []byte) []byte {
 	code := t.Code
 	flags := bit(t.HasLength, termLength) | bit(hasDDP, termDDP) | bit(hasRDMAP, termRDMAP)
 	if t.IsMirrored {
-		code = code.mirror()
+		code = code.Mirrored()
 		flags = bit(t.HasLength, siwLength) | bit(hasDDP, siwDDP) | bit(hasRDMAP, siwRDMAP)
 	}
 	b = binary.BigEndian.AppendUint16(b, uint16(code))
