@@ -27,8 +27,8 @@ const (
 	otherPD   = "region (or window) and queue pair belong to different protection domains"
 	wrapped   = "remote address plus length is beyond 2^64: an address that was never set, or −1"
 	notWindow = "the rkey is not of a memory window of type 2"
-	versioned = "the peer is no iWARP adapter of the RFCs (the older RDMA Consortium's version is 0)," +
-		" or the stream is out of step"
+	versioned = "the peer is no iWARP adapter of the RFCs (the older RDMA Consortium's version is 0)" +
+		", or the stream is out of step"
 )
 
 //tidy:table
