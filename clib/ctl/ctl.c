@@ -109,10 +109,14 @@ static uint32_t ctl_msg_take_fds(struct msghdr *msg, int *fds, uint32_t max)
 	return count;
 }
 
-/* Memory that the NIC may not reach is the user's matter: the text says what to set right. */
+/*
+ * Memory that the NIC may not reach, and a device that is not there or will not do, are the user's
+ * matter: the text says what to set right.
+ */
 static void ctl_say_refusal(uint32_t op, int status, const char *text, int length)
 {
-	if (op == RNIC_OP_REG_MR && (status == EPERM || status == EACCES))
+	if ((op == RNIC_OP_REG_MR && (status == EPERM || status == EACCES)) ||
+	    (op == RNIC_OP_CREATE_ID && (status == ENODEV || status == EOPNOTSUPP)))
 		rnic_warn("%.*s", length, text);
 	else
 		rnic_log("%.*s", length, text);

@@ -186,6 +186,15 @@ static int id_request(struct cm_channel *channel, struct rdma_cm_id **out, void 
 	return 0;
 }
 
+/* The user may insist on a device for all ids of a program; else addresses decide. */
+static void id_insist(struct rnic_create_id_req *req)
+{
+	const char *name = getenv("RNIC_DEVICE");
+
+	if (name)
+		memcpy(req->device, name, strnlen(name, sizeof(req->device)));
+}
+
 /* Creates an id; without a channel, a synchronous one. */
 int id_new(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *context,
 	   const struct rdma_addrinfo *kind)
@@ -206,6 +215,7 @@ int id_new(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *co
 			return error;
 	}
 	req.channel = own->handle;
+	id_insist(&req);
 	error = id_request(own, out, context, &req);
 	if (error && !channel)
 		channel_destroy(own);

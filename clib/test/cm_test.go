@@ -48,6 +48,46 @@ func TestCM_DeviceThatCannotBeOpened_C12_IsLeftOut(t *testing.T) {
 	checkCase(t, run(t, libraryEnv(lib, socket), bin, "devices"))
 }
 
+// RNIC_DEVICE chooses the device of every id, with its context and protection domain.
+func TestCM_ChosenDevice_IsUsedThroughout(t *testing.T) {
+	bin, lib := compileCM(t, "cm_test.c")
+	nic, socket := startFake(t)
+	nic.twin = true
+	env := append(libraryEnv(lib, socket), "RNIC_DEVICE=iwarp0")
+	checkCase(t, run(t, env, bin, "second_device"))
+	nic.mu.Lock()
+	defer nic.mu.Unlock()
+	if want := []string{"iwarp0", "iwarp0"}; !slices.Equal(nic.cm.insists, want) {
+		t.Errorf("programs insisted on %q, want %q", nic.cm.insists, want)
+	}
+}
+
+// An empty RNIC_DEVICE is none.
+func TestCM_ChosenDeviceEmpty_LeavesItToAddresses(t *testing.T) {
+	bin, lib := compileCM(t, "cm_test.c")
+	nic, socket := startFake(t)
+	checkCase(t, run(t, append(libraryEnv(lib, socket), "RNIC_DEVICE="), bin, "connect"))
+	nic.mu.Lock()
+	defer nic.mu.Unlock()
+	if want := []string{"", ""}; !slices.Equal(nic.cm.insists, want) {
+		t.Errorf("programs insisted on %q, want %q", nic.cm.insists, want)
+	}
+}
+
+// A device that is not there is said once, unasked: the program tells no more than its errno. A name
+// that is too long for one is not taken for its beginning.
+func TestCM_ChosenDeviceIsNotThere_IsSaidOnce(t *testing.T) {
+	bin, lib := compileCM(t, "cm_test.c")
+	for _, name := range []string{"mlx5_0", "rnic0x", strings.Repeat("x", 200)} {
+		_, socket := startFake(t)
+		r := run(t, append(libraryEnv(lib, socket), "RNIC_DEVICE="+name), bin, "wrong_device")
+		want := "librdmacm(softrnic): there is no device " + name[:min(len(name), 64)] + "\n"
+		if r.code != 0 || r.errOut != want {
+			t.Errorf("%s: exit status %d, %q", name, r.code, r.errOut)
+		}
+	}
+}
+
 // TestCM_GarbageReplies_NeitherCrashNorHang spoils the reply to each request in each way.
 func TestCM_GarbageReplies_NeitherCrashNorHang(t *testing.T) {
 	bin, lib := compileCM(t, "cm_test.c")

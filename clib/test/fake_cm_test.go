@@ -1,6 +1,8 @@
 package clibtest
 
 import (
+	"cmp"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +35,7 @@ type fakeCM struct {
 	ids      map[uint32]*fakeID
 	joins    map[uint32]*fakeID
 	options  []abi.CMOptionReq
+	insists  []string // the devices that programs insisted on, "" for none
 	ops      []abi.Op
 }
 
@@ -40,6 +43,7 @@ type fakeID struct {
 	conn            *fakeConn
 	handle, channel uint32
 	ps, qpType      uint32
+	device          string
 	route           abi.CMRoute
 	listening       bool
 	peer            *fakeID
@@ -94,9 +98,14 @@ func (c *fakeConn) executeCM(m *ctl.Message) ctl.Message {
 		return ctl.Message{}
 	case abi.OpCreateID:
 		req := decode[abi.CreateIDReq](c, m)
+		device, _, _ := strings.Cut(string(req.Device[:]), "\x00")
+		if device != "" && device != "rnic0" && device != "iwarp0" {
+			return refuse(syscall.ENODEV, "there is no device "+device)
+		}
+		cm.insists = append(cm.insists, device)
 		id := &fakeID{
 			conn: c, handle: cm.handle(), channel: req.Channel, ps: req.PortSpace,
-			qpType: req.QPType,
+			qpType: req.QPType, device: cmp.Or(device, "rnic0"),
 		}
 		cm.ids[id.handle] = id
 		return body(abi.HandleMsg{Handle: id.handle})
@@ -166,7 +175,7 @@ func (c *fakeConn) executeID(id *fakeID, m *ctl.Message) ctl.Message {
 }
 
 func (id *fakeID) bindDevice() {
-	copy(id.route.Device[:], "rnic0")
+	copy(id.route.Device[:], id.device)
 	id.route.Port, id.route.PKey = 1, 0xffff
 	id.route.SGID = [16]byte{10: 0xff, 11: 0xff, 12: 192, 14: 2, 15: 1}
 }
@@ -229,7 +238,7 @@ func (id *fakeID) connect(cm *fakeCM, p abi.CMParam) ctl.Message {
 		}
 		child := &fakeID{
 			conn: l.conn, handle: cm.handle(), channel: l.channel, ps: l.ps, qpType: l.qpType,
-			peer: id,
+			device: id.device, peer: id,
 		}
 		child.route.Src, child.route.Dst = id.route.Dst, id.route.Src
 		child.bindDevice()

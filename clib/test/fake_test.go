@@ -39,8 +39,10 @@ type fakeNIC struct {
 	sges   [][]abi.SGE
 	inline [][]byte
 	kicks  int
-	loops  bool // each send also arrives at a receive of its own QP
-	broken bool // there is another device, in front, that cannot be opened
+	loops  bool     // each send also arrives at a receive of its own QP
+	broken bool     // there is another device, in front, that cannot be opened
+	twin   bool     // there is another device, behind, of iWARP
+	opened []string // devices, in order
 	waits  []string
 }
 
@@ -349,15 +351,22 @@ func (c *fakeConn) execute(m *ctl.Message) ctl.Message {
 	case abi.OpListDevices:
 		info := abi.DeviceInfo{NodeGUID: 0x0011223344556677, NodeType: 1, Ports: 1, Index: 3}
 		copy(info.Name[:], "rnic0")
-		if !c.nic.broken {
+		other := info
+		switch {
+		case c.nic.twin:
+			other.NodeGUID, other.NodeType, other.Transport, other.Index = 7, 4, 1, 4
+			copy(other.Name[:], "iwarp0")
+			return ctl.Message{Body: ctl.ListBytes([]abi.DeviceInfo{info, other})}
+		case !c.nic.broken:
 			return body(info)
 		}
-		other := info
 		copy(other.Name[:], brokenDevice)
 		return ctl.Message{Body: ctl.ListBytes([]abi.DeviceInfo{other, info})}
 	case abi.OpOpenDevice:
 		req := decode[abi.OpenDeviceReq](c, m)
-		if name, _, _ := strings.Cut(string(req.Name[:]), "\x00"); name == brokenDevice {
+		name, _, _ := strings.Cut(string(req.Name[:]), "\x00")
+		c.nic.opened = append(c.nic.opened, name)
+		if name == brokenDevice {
 			return refuse(syscall.ENODEV, "it has just been pulled out")
 		}
 		return c.open()

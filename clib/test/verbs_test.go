@@ -46,6 +46,18 @@ func TestVerbs_Objects(t *testing.T) {
 		[]string{"query_device", "query_port", "objects", "ah_from_wc", "names", "walk", "domains"})
 }
 
+func TestVerbs_TwoDevices_AreListedAndOpenedByName(t *testing.T) {
+	bin, lib := compileVerbs(t, "object_test.c")
+	nic, socket := startFake(t)
+	nic.twin = true
+	checkCase(t, run(t, libraryEnv(lib, socket), bin, "two_devices"))
+	nic.mu.Lock()
+	defer nic.mu.Unlock()
+	if !slices.Equal(nic.opened, []string{"iwarp0"}) {
+		t.Errorf("opened %q", nic.opened)
+	}
+}
+
 // TestVerbs_MemoryForbidden_IsSaidOnce wants the reason, and the remedy that the NIC gives with it,
 // on standard error unasked: a program tells no more than its errno.
 func TestVerbs_MemoryForbidden_IsSaidOnce(t *testing.T) {

@@ -125,7 +125,7 @@ func (n *NIC) choose(name string, t rdma.QPType) (*device, *rdma.Refusal) {
 	}
 	switch {
 	case name != "":
-		return nil, refusef(syscall.ENODEV, "there is no device %q; the NIC has: %s",
+		return nil, refusef(syscall.ENODEV, "there is no device %q (RNIC_DEVICE); the NIC has: %s",
 			name, strings.Join(names, ", "))
 	case !able:
 		return nil, refusef(syscall.EOPNOTSUPP, "no device of this NIC has %v queue pairs: %s", t,

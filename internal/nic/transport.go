@@ -53,8 +53,8 @@ var transports = [...]transport{
 	},
 }
 
-// StreamOptions are what a device of iWARP does as peers let it (RFC 5044, RFC 6581). The zero value
-// is the default.
+// StreamOptions are what a device of iWARP does as far as peers let it (RFC 5044, RFC 6581). The
+// zero value is the default.
 type StreamOptions struct {
 	CRC      bool  // asks for CRCs; a peer that asks gets them in any case
 	Markers  bool  // asks for markers in what peers send

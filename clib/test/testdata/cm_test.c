@@ -227,6 +227,34 @@ static void test_devices(void)
 	CHECK(!strcmp(rdma_event_str((enum rdma_cm_event_type)16), "UNKNOWN EVENT"));
 }
 
+/* Ids that insist on the second of two devices. */
+static void test_second_device(void)
+{
+	int count = -1;
+	struct ibv_context **list = rdma_get_devices(&count);
+	struct link l;
+
+	CHECK(list && count == 2);
+	CHECK(!strcmp(ibv_get_device_name(list[1]->device), "iwarp0"));
+	link_make(&l);
+	CHECK(l.client->verbs == list[1] && l.server->verbs == list[1]);
+	CHECK(l.client->pd->context == list[1] && l.server->qp->context == list[1]);
+	link_end(&l);
+	rdma_free_devices(list);
+}
+
+static void test_wrong_device(void)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id;
+
+	for (int i = 0; i < 2; i++) {
+		CHECK(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == -1);
+		CHECK(errno == ENODEV);
+	}
+	rdma_destroy_event_channel(channel);
+}
+
 static void test_datagrams(void)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -339,6 +367,8 @@ int main(int argc, char **argv)
 		{"refusals", test_refusals},
 		{"options", test_options},
 		{"devices", test_devices},
+		{"second_device", test_second_device},
+		{"wrong_device", test_wrong_device},
 		{"datagrams", test_datagrams},
 		{"multicast", test_multicast},
 		{"srq", test_srq},

@@ -25,6 +25,27 @@ static void test_query_device(void)
 	CHECK(ibv_close_device(context) == 0);
 }
 
+/* A NIC with a device of iWARP behind the one of RoCE. */
+static void test_two_devices(void)
+{
+	int count = -1;
+	struct ibv_device **list = ibv_get_device_list(&count);
+	struct ibv_context *context;
+
+	CHECK(list && count == 2 && list[0] && list[1] && !list[2]);
+	CHECK(!strcmp(ibv_get_device_name(list[0]), "rnic0"));
+	CHECK(list[0]->node_type == IBV_NODE_CA && list[0]->transport_type == IBV_TRANSPORT_IB);
+	CHECK(!strcmp(ibv_get_device_name(list[1]), "iwarp0"));
+	CHECK(list[1]->node_type == IBV_NODE_RNIC);
+	CHECK(list[1]->transport_type == IBV_TRANSPORT_IWARP);
+	CHECK(ibv_get_device_guid(list[1]) == htobe64(7) && ibv_get_device_index(list[1]) == 4);
+	CHECK(!strcmp(list[1]->ibdev_path, "/sys/class/infiniband/iwarp0"));
+	context = ibv_open_device(list[1]);
+	ibv_free_device_list(list);
+	CHECK(context && !strcmp(context->device->name, "iwarp0"));
+	CHECK(ibv_close_device(context) == 0);
+}
+
 static void test_query_port(void)
 {
 	struct ibv_context *context = open_device();
@@ -281,6 +302,7 @@ int main(int argc, char **argv)
 	static const struct test_case cases[] = {
 		{"query_device", test_query_device},
 		{"query_port", test_query_port},
+		{"two_devices", test_two_devices},
 		{"forbidden", test_forbidden},
 		{"objects", test_objects},
 		{"ah_from_wc", test_ah_from_wc},
