@@ -152,6 +152,9 @@ func (c Code) Name() string {
 }
 
 func (c Code) row() *codeRow {
+	if isLocal := c>>8 == CodeRDMAPLocal>>8 || c>>8 == CodeDDPLocal>>8; isLocal {
+		c &^= 0xff // RFC 5040 and 5041 give the type no codes: any is the same
+	}
 	for i := range codes {
 		if codes[i].code == c {
 			return &codes[i]

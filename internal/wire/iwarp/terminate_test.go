@@ -150,6 +150,7 @@ func TestCode_Each_HasNameAndTypeOfItsOwn(t *testing.T) {
 	for c, want := range map[Code]string{
 		CodeRDMAPLocal: "RDMAP local catastrophic error (0x0000)",
 		CodeMPALocal:   "MPA local catastrophic error (0x2005)",
+		0x0042:         "RDMAP local catastrophic error (0x0042)",
 		CodeTaggedWrap: "DDP tagged buffer error: TO wrap (0x1103)",
 		0x1107:         "DDP error 0x1107",
 		0x3001:         "layer 3 error 0x3001",
