@@ -161,7 +161,7 @@ func (d *Daemon) assemble() error {
 	if err := d.connect(wire); err != nil {
 		return err
 	}
-	d.lane.gids.layout = layouts[d.cfg.Layout]
+	d.lane.gids.layout, d.lane.isAlone = layouts[d.cfg.Layout], d.cfg.NoNetwork
 	d.setPorts(d.lane.now(), found.sources)
 	return nil
 }

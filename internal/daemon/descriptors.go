@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"math"
 
 	"golang.org/x/sys/unix"
 
@@ -34,11 +35,24 @@ func mayKeep(fd int) *rdma.Refusal {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
 		return nil
 	}
-	if most := limit.Cur - min(limit.Cur/4, descriptorsReserved); uint64(fd) >= most {
+	if most := keptBelow(limit.Cur); uint64(fd) >= most {
 		return rdma.Refuse(unix.EMFILE, fmt.Sprintf("the NIC has %d descriptors open and keeps the"+
 			" rest for other programs (ulimit -n)", most))
 	}
 	return nil
+}
+
+// keptBelow is where numbers begin that are left for others.
+func keptBelow(limit uint64) uint64 { return limit - min(limit/4, descriptorsReserved) }
+
+// streamDescriptorMax is where the numbers end that connections of peers may take, who are
+// strangers: they leave another share to the programs of this host.
+func streamDescriptorMax() int {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return 0
+	}
+	return int(min(keptBelow(keptBelow(limit.Cur)), math.MaxInt32))
 }
 
 // eventPipe makes the pipe of a channel, whose write end the NIC keeps.

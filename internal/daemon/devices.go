@@ -187,6 +187,7 @@ func (d *Daemon) deviceAt(name string) int {
 // setPorts makes the ports of all devices follow the addresses of the host. Lane, or before it runs.
 func (d *Daemon) setPorts(now clock.Time, sources []gidSource) {
 	l := d.lane
+	l.keepOwn(sources)
 	for at := range d.devices {
 		if d.devices[at].Transport == nic.TransportIWARP {
 			l.nic.SetPort(now, at, d.streamPort(sources))

@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"fmt"
+	"net/netip"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/netio/pcap"
+	"github.com/softrnic/softrnic/internal/netio/tcp"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/ring"
 	"github.com/softrnic/softrnic/internal/shm"
@@ -69,6 +72,12 @@ type lane struct {
 	gone       []lostPeer // unreachable peers to report after the packets
 	stats      laneStats
 	taps       pcap.Taps
+	// streams is TCP; nil without a device that needs it. home is the network namespace that its
+	// sockets belong to.
+	streams *tcp.Port
+	home    *os.File
+	own     []netip.Addr // of this host
+	isAlone bool         // streams do not leave this host
 	// notices are the features that ports have lost so far; they tell each once.
 	notices map[netio.Port][]string
 
@@ -115,7 +124,6 @@ func newLane(cfg nic.Config, spin time.Duration) (*lane, error) {
 	l.memory, l.budget = &queueAllocator{lane: l}, newBudget()
 	l.memory.most = int64(cfg.Client.WithDefaults().QueueMemory)
 	cfg.Memory, cfg.Groups = l.memory, l
-	l.nic = nic.New(cfg)
 	var err error
 	if l.page, err = shm.CreateReadOnly("rnic-lane", abi.LanePageBytes); err != nil {
 		return nil, err
@@ -125,6 +133,11 @@ func newLane(cfg nic.Config, spin time.Duration) (*lane, error) {
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		l.release()
 		return nil, fmt.Errorf("daemon: make an epoll set: %w", err)
+	}
+	l.openStreams(&cfg)
+	l.nic = nic.New(cfg)
+	if l.streams != nil {
+		l.streams.Serve(l.nic)
 	}
 	if l.wake, err = shm.EventFD(); err != nil {
 		l.release()
@@ -156,6 +169,7 @@ func (l *lane) release() {
 			_ = p.Close()
 		}
 	}
+	l.closeStreams()
 	for _, fd := range []int{l.epoll, l.wake} {
 		if fd >= 0 {
 			_ = unix.Close(fd)
@@ -210,8 +224,10 @@ func (l *lane) now() clock.Time { return clock.Time(time.Since(l.origin)) }
 
 // run is the lane's goroutine. It ends after stop.
 func (l *lane) run() {
-	runtime.LockOSThread() // never unlocked: the thread, with its priority, ends here
+	// Never unlocked: the thread, with its priority and its namespace, ends here.
+	runtime.LockOSThread()
 	defer close(l.stopped)
+	l.enterHome()
 	// A higher priority keeps latency low beside programs that spin; without the right to it (root
 	// or RLIMIT_NICE) the lane is an ordinary thread.
 	l.stats.prioritised = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20) == nil
@@ -226,7 +242,10 @@ func (l *lane) run() {
 func (l *lane) takeLeave() {
 	defer func() { _ = recover() }() // a fault in memory of a program that is gone
 	for range turnsOfLeave {
-		if !l.transmit(l.now()) {
+		now := l.now()
+		more := l.transmit(now)
+		more = l.hasStreams() && l.streams.Transmit(now) || more
+		if !more {
 			return
 		}
 	}
@@ -304,6 +323,9 @@ func (l *lane) runTask(t *task) {
 func (l *lane) turn(now clock.Time) bool {
 	l.stats.turns++
 	worked := l.receive(now)
+	if l.hasStreams() && l.streams.Receive(now) {
+		worked = true
+	}
 	if l.nic.HandleDoorbells(now) {
 		worked = true
 	}
@@ -312,6 +334,9 @@ func (l *lane) turn(now clock.Time) bool {
 		worked = true
 	}
 	if l.transmit(now) {
+		worked = true
+	}
+	if l.hasStreams() && l.streams.Transmit(now) {
 		worked = true
 	}
 	l.deliverEvents()
@@ -375,10 +400,13 @@ func (l *lane) wait(now, timeout clock.Time) {
 
 // deadline is when the lane has to be awake.
 func (l *lane) deadline() clock.Time {
-	if l.nic.HasWork() {
+	if l.nic.HasWork() || l.hasStreams() && l.streams.HasWork() {
 		return 0
 	}
 	at := l.nic.PollTimeout()
+	if l.hasStreams() {
+		at = min(at, l.streams.Deadline())
+	}
 	for i, p := range []netio.Port{l.wire, l.mirror} {
 		if p != nil {
 			at = min(at, p.NextDeadline(), l.out[i].retryAt)

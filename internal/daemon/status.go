@@ -31,8 +31,10 @@ type Status struct {
 	// Network is nil for a NIC without one.
 	Network *PortStatus `json:"network,omitempty"`
 	// Mirror is the path between the NIC's own QPs when faults are on.
-	Mirror *PortStatus       `json:"mirror,omitempty"`
-	Lane   map[string]uint64 `json:"lane"`
+	Mirror *PortStatus `json:"mirror,omitempty"`
+	// Streams is nil for a NIC without a device over TCP.
+	Streams *StreamStatus     `json:"streams,omitempty"`
+	Lane    map[string]uint64 `json:"lane"`
 	// Limits is what one program may have, by the names that limits.ParseClient knows.
 	Limits map[string]uint64 `json:"limits"`
 }
@@ -89,6 +91,7 @@ func (d *Daemon) takeStatus() (s Status, took time.Duration, ok bool) {
 		l := d.lane
 		s.Status = l.nic.Status()
 		s.Network, s.Mirror = l.portStatus(l.wire), l.portStatus(l.mirror)
+		s.Streams = l.streamStatus()
 		s.Lane = l.stats.named()
 		took = l.now().Sub(now)
 	})

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softrnic/softrnic/internal/netio"
+	"github.com/softrnic/softrnic/internal/netio/tcp"
 )
 
 // watchKind says what a descriptor in the lane's epoll set is.
@@ -54,6 +55,10 @@ func (l *lane) dropWatch(fd int) {
 // heed acts on what epoll reported.
 func (l *lane) heed(events []unix.EpollEvent) {
 	for i := range events {
+		if tcp.Owns(&events[i]) {
+			l.streams.HandleEvent(&events[i])
+			continue
+		}
 		w, known := l.watches[events[i].Fd]
 		if !known {
 			continue

@@ -13,6 +13,10 @@ import (
 // Connect implements nic.StreamPort.
 func (p *Port) Connect(id nic.StreamID, r *nic.StreamRoute) error {
 	v6 := r.Remote.Addr().Unmap().Is6()
+	if !p.admits(r.Remote) {
+		return fmt.Errorf("tcp: connect to %v from a NIC without a network: %w", r.Remote,
+			unix.ENETUNREACH)
+	}
 	fd, err := p.newSocket(v6)
 	if err != nil {
 		return err

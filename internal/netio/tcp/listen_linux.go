@@ -87,13 +87,13 @@ func (p *Port) accept(now clock.Time, s *socket) (cost int) {
 
 // welcome offers a connection to the NIC.
 func (p *Port) welcome(now clock.Time, l *socket, fd int, from unix.Sockaddr) {
-	if p.config.DescriptorMax > 0 && fd >= p.config.DescriptorMax {
-		p.refuse(fd)
-		return
-	}
 	a := nic.StreamAccepted{MSS: segmentOf(fd)}
 	var zone uint32
 	a.Remote, a.Interface = addrOf(from)
+	if p.config.DescriptorMax > 0 && fd >= p.config.DescriptorMax || !p.admits(a.Remote) {
+		p.refuse(fd)
+		return
+	}
 	a.Local, zone = localOf(fd)
 	if a.Interface == 0 {
 		a.Interface = zone

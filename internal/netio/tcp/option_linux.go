@@ -17,6 +17,9 @@ type option struct {
 // newSocket opens a socket with the options that all of ours have; those that are accepted inherit
 // them from their listener.
 func (p *Port) newSocket(v6 bool) (int, error) {
+	if p.off != nil {
+		return -1, p.off
+	}
 	domain := unix.AF_INET
 	if v6 {
 		domain = unix.AF_INET6

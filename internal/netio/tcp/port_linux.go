@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"syscall"
 	"time"
 
@@ -39,6 +40,8 @@ type Config struct {
 	// DescriptorMax bounds the numbers of descriptors that streams may take, so that the owner
 	// keeps some for other purposes; 0 is without a bound but the process's.
 	DescriptorMax int
+	// Admits, when not nil, says which hosts connections may come from and go to.
+	Admits func(peer netip.Addr) bool
 	// Tap, when not nil, is shown what passes.
 	Tap Tap
 
@@ -121,6 +124,7 @@ type socket struct {
 type Port struct {
 	config  Config
 	handler Handler
+	off     error // why no socket can be opened; nil where it can
 
 	byID map[nic.StreamID]*socket
 	byFD []*socket
@@ -172,6 +176,13 @@ func nonZero[T comparable](value, otherwise T) T {
 
 // Serve gives the port its NIC, before any other call.
 func (p *Port) Serve(h Handler) { p.handler = h }
+
+// Disable lets Listen and Connect fail from now on.
+func (p *Port) Disable(why error) { p.off = why }
+
+func (p *Port) admits(peer netip.AddrPort) bool {
+	return p.config.Admits == nil || p.config.Admits(peer.Addr().Unmap())
+}
 
 // Counters returns the counters, which belong to the port's thread.
 func (p *Port) Counters() *Counters { return &p.counters }

@@ -226,7 +226,8 @@ func TestPort_PeerResets_WhatItSentBeforeArrives(t *testing.T) {
 	s.out = make([]byte, 100)
 	h.port.Transmit(h.now())
 	until(t, "the end", func() bool { return s.ended }, h)
-	if string(s.in) != "why" || len(s.ends) != 1 || s.ends[0] != unix.ECONNRESET && s.ends[0] != unix.EPIPE {
+	if string(s.in) != "why" || len(s.ends) != 1 ||
+		s.ends[0] != unix.ECONNRESET && s.ends[0] != unix.EPIPE {
 		t.Fatalf("%q, ends %v", s.in, s.ends)
 	}
 	if h.port.Census().Open != 0 || h.port.Counters().Get(ResetByPeer) != 1 {
