@@ -56,6 +56,8 @@ var (
 	ErrRemoteOperation  error = statusClass(WCRemOpErr)
 	ErrRetryExceeded    error = statusClass(WCRetryExcErr)
 	ErrRNRRetryExceeded error = statusClass(WCRNRRetryExcErr)
+	ErrTag              error = statusClass(WCTagErr)
+	ErrTagIncomplete    error = statusClass(WCTagIncomplete)
 )
 
 type statusClass WCStatus

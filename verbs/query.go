@@ -23,6 +23,11 @@ type DeviceAttr struct {
 	// MaxQPReadAtomic bounds MaxDestRdAtomic, MaxQPInitReadAtomic bounds MaxRdAtomic.
 	MaxQPReadAtomic, MaxQPInitReadAtomic int
 	MaxPKeys, Ports                      int
+	// MaxTags bounds the buffers of a queue that matches tags, 0 where the device has none such;
+	// MaxTagOps the operations under way on its list, MaxTagSGE the entries of a buffer.
+	MaxTags, MaxTagOps, MaxTagSGE int
+	// MaxRendezvousHeader bounds a rendezvous request, in bytes, its headers included.
+	MaxRendezvousHeader int
 }
 
 // Query returns the device's limits and abilities.
@@ -43,6 +48,8 @@ func (c *Context) Query() (DeviceAttr, error) {
 		MaxQPReadAtomic:     int(a.MaxQPReadAtomic),
 		MaxQPInitReadAtomic: int(a.MaxQPInitReadAtomic),
 		MaxPKeys:            int(a.MaxPKeys), Ports: int(a.Ports),
+		MaxTags: int(a.MaxTags), MaxTagOps: int(a.MaxTagOps), MaxTagSGE: int(a.MaxTagSGE),
+		MaxRendezvousHeader: int(a.MaxRendezvousHeader),
 	}, nil
 }
 

@@ -20,7 +20,9 @@ type SRQConfig struct {
 	Limit int
 	// XRC makes the queue one of an XRC domain, and CQ gets the completions of its receives.
 	XRC *XRCD
-	CQ  *CQ
+	// Tags lets the queue match tags, and CQ gets the completions of its receives.
+	Tags *TagConfig
+	CQ   *CQ
 }
 
 // SRQ is a receive queue that several queue pairs share.
@@ -29,6 +31,7 @@ type SRQ struct {
 	handle uint32
 	number uint32
 	rq     recvQueue
+	tags   *tagQueue // nil without tag matching
 
 	mu     sync.Mutex
 	closed bool        // guarded by mu
@@ -39,6 +42,7 @@ type SRQ struct {
 const (
 	srqAttrLimit = 2 // IBV_SRQ_LIMIT
 	srqTypeXRC   = 1 // IBV_SRQT_XRC
+	srqTypeTags  = 2 // IBV_SRQT_TM
 )
 
 // CreateSRQ makes a shared receive queue.
@@ -48,11 +52,8 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 		PD: p.handle, MaxWR: orDefault(cfg.MaxWR, defaultWR),
 		MaxSGE: orDefault(cfg.MaxSGE, defaultSGE), Limit: clampUint32(cfg.Limit),
 	}
-	if cfg.XRC != nil {
-		if cfg.CQ == nil {
-			return nil, refuse(op, rdma.Refuse(syscall.EINVAL, "CQ of an XRC queue is missing"))
-		}
-		req.Type, req.XRCD, req.CQ = srqTypeXRC, cfg.XRC.handle, cfg.CQ.handle
+	if err := cfg.choose(&req); err != nil {
+		return nil, refuse(op, err)
 	}
 	rsp, fds, err := call[abi.CreateSRQRsp](p.ctx, request{
 		op: op, code: abi.OpCreateSRQ, body: ctl.Bytes(&req), fds: 1,
@@ -66,7 +67,10 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 		strideMin: abi.RQStride(min(rsp.MaxSGE, limits.MaxSGE)),
 	}
 	var memory *shm.Memory
-	if err = place.check(); err != nil {
+	if err = place.check(); err == nil {
+		err = checkTags(&rsp, cfg.Tags != nil)
+	}
+	if err != nil {
 		closeAll(fds)
 	} else {
 		memory, err = shm.Open(fds[0], int(rsp.Bytes), true)
@@ -81,11 +85,35 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	s.rq.refused = newRefusals(m)
 	s.rq.ring = ring.NewProducer(m[rsp.Offset:], geo,
 		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
+	if cfg.Tags != nil {
+		s.tags = p.ctx.newTagQueue(&rsp, m, s.rq.refused)
+	}
 	if !p.ctx.adopt(s) {
 		s.release()
 		return nil, ErrClosed
 	}
 	return s, nil
+}
+
+// choose puts the type of the queue into the request.
+func (cfg *SRQConfig) choose(req *abi.CreateSRQReq) *Refusal {
+	switch {
+	case cfg.XRC == nil && cfg.Tags == nil:
+		return nil
+	case cfg.XRC != nil && cfg.Tags != nil:
+		return rdma.Refuse(syscall.EINVAL, "a queue is one of XRC or matches tags")
+	case cfg.CQ == nil:
+		return rdma.Refuse(syscall.EINVAL, "CQ of an XRC queue, or one with tags, is missing")
+	}
+	req.Type, req.CQ = srqTypeXRC, cfg.CQ.handle
+	if cfg.XRC != nil {
+		req.XRCD = cfg.XRC.handle
+		return nil
+	}
+	req.Type = srqTypeTags
+	req.MaxTags = orDefault(cfg.Tags.MaxTags, defaultTags)
+	req.MaxTagOps = orDefault(cfg.Tags.MaxOps, defaultTagOps)
+	return nil
 }
 
 // Number is what peers name the queue by over XRC: SendWR.SRQN.
@@ -163,6 +191,7 @@ func (s *SRQ) Close() error {
 
 func (s *SRQ) release() {
 	s.rq.close()
+	s.tags.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true

@@ -42,6 +42,8 @@ type (
 	Refusal = rdma.Refusal
 	// SendFlags modify a send work request.
 	SendFlags = rdma.SendFlags
+	// TagFlags modify an operation on a matching list.
+	TagFlags = rdma.TagFlags
 	// WCFlags say which fields of a completion are valid.
 	WCFlags = rdma.WCFlags
 	// WCOpcode says what completed.
@@ -174,6 +176,11 @@ const (
 	WCRemAbortErr    = rdma.WCRemAbortErr
 	WCFatalErr       = rdma.WCFatalErr
 	WCGeneralErr     = rdma.WCGeneralErr
+	// WCTagErr is a TagOp that could not be carried out.
+	WCTagErr = rdma.WCTagErr
+	// WCTagIncomplete is a rendezvous whose data are longer than the buffer that it matched: the
+	// buffer has the request, and the program fetches the data and sends the FIN.
+	WCTagIncomplete = rdma.WCTagIncomplete
 )
 
 // Completion opcodes.
@@ -189,6 +196,15 @@ const (
 	WCOpAtomicWrite     = rdma.WCOpAtomicWrite
 	WCOpRecv            = rdma.WCOpRecv
 	WCOpRecvWriteImm    = rdma.WCOpRecvWriteImm
+	// Of SRQ.AddTag, DeleteTag and SyncTags.
+	WCOpTagAdd  = rdma.WCOpTagAdd
+	WCOpTagDel  = rdma.WCOpTagDel
+	WCOpTagSync = rdma.WCOpTagSync
+	// WCOpTagRecv is a message with a tag. With WCTagMatch or WCTagDataValid it is in the buffer
+	// that AddTag posted; with neither it was unexpected, and all of it is in an ordinary receive.
+	WCOpTagRecv = rdma.WCOpTagRecv
+	// WCOpTagNone is a message without a tag, all of it in an ordinary receive.
+	WCOpTagNone = rdma.WCOpTagNone
 )
 
 // Completion flags.
@@ -199,6 +215,20 @@ const (
 	WCWithImm = rdma.WCWithImm
 	// WCWithInv says that InvalidatedKey is valid.
 	WCWithInv = rdma.WCWithInv
+	// WCTagSyncWanted says that the two counts of unexpected messages differ: see SRQ.SyncTags.
+	WCTagSyncWanted = rdma.WCTagSyncWanted
+	// WCTagMatch says that the message has found a buffer: Tag and TagContext are valid.
+	WCTagMatch = rdma.WCTagMatch
+	// WCTagDataValid says that the message is in the buffer, which is the program's again.
+	WCTagDataValid = rdma.WCTagDataValid
+)
+
+// Flags of operations on a matching list.
+const (
+	// TagSignaled asks for a completion also in case of success.
+	TagSignaled = rdma.TagSignaled
+	// TagCounted says that TagOp.Unexpected is valid.
+	TagCounted = rdma.TagCounted
 )
 
 // Asynchronous events.

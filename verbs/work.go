@@ -77,6 +77,9 @@ type WC struct {
 	DLIDPathBits uint8
 	// Timestamp is the NIC's clock in nanoseconds when it wrote the completion.
 	Timestamp uint64
+	// Tag and TagContext are those of the message, if Flags has WCTagMatch.
+	Tag        uint64
+	TagContext uint32
 
 	cause *Cause
 }
@@ -107,6 +110,10 @@ func (w *WC) set(e *abi.CQE) {
 		w.InvalidatedKey = Key(e.ImmOrRKey)
 	} else {
 		w.Imm = swapImm(e.ImmOrRKey)
+	}
+	if w.Flags&rdma.WCTagMatch != 0 {
+		w.Tag, w.TagContext = e.Tag()
+		w.SrcQPN = 0
 	}
 }
 

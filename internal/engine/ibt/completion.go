@@ -134,7 +134,8 @@ func (q *QP) failReceive(s rdma.WCStatus, v abi.Vendor) bool {
 		op = rdma.WCOpTagRecv
 	}
 	q.cqe = abi.CQE{
-		WRID: q.recv.wr.WRID, Status: uint32(s), Opcode: uint32(op), VendorErr: uint32(v), QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
+		WRID: q.recv.wr.WRID, Status: uint32(s), Opcode: uint32(op),
+		VendorErr: uint32(v), QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
 	}
 	q.stats.RecvCompleted++
 	q.recv.target.RecvCQ.Push(&q.cqe, true)
