@@ -51,8 +51,8 @@ func (n *NIC) HandleDoorbells(now clock.Time) bool {
 	return found
 }
 
-// answer serves the QPs, and the matching lists, whose bits are set below one summary word. Bits of slots that nobody owns
-// are a client's mistake without a consequence.
+// answer serves the QPs, and the matching lists, whose bits are set below one summary word. Bits of
+// slots that nobody owns are a client's mistake without a consequence.
 func (n *NIC) answer(c *Context, i int, summary uint64) {
 	for ; summary != 0; summary &= summary - 1 {
 		w := i*64 + bits.TrailingZeros64(summary)
