@@ -113,7 +113,7 @@ func (p *pair) newStreams() {
 // on both, then RTS at times of their own.
 func (p *pair) raise() {
 	w := p.world
-	if p.isDoomed || w.isCalm {
+	if p.isDoomed || w.isCalm || p.ends[0].app.process.isDead || p.ends[1].app.process.isDead {
 		return
 	}
 	p.timeout = uint8(w.pick(10, 12, 14, 14))

@@ -95,12 +95,12 @@ func (e *endpoint) aim() bool {
 		return false
 	}
 	t := list[w.between(0, len(list)-1)]
-	if t.queue.isLost() {
+	if t.queue.isLost() || t.queue.app.process.isDead {
 		if !w.chance(0.05) {
 			return false // it would end the connection
 		}
 		e.pair.spoil()
-		e.may(rdma.WCRemInvReqErr)
+		e.may(targetErrors...)
 	}
 	e.aimed, e.far, e.out = t, t.far, t.out
 	return true
@@ -164,6 +164,9 @@ func (p *pair) finishTargets() {
 	}
 }
 
+// targetErrors are what requests to a target get whose application ends.
+var targetErrors = []rdma.WCStatus{rdma.WCRemOpErr, rdma.WCRemAccessErr, rdma.WCRemInvReqErr}
+
 // targetDies tolerates what the end of an application does to the connections that reach it through
 // another's target.
 func (w *World) targetDies(a *app) {
@@ -173,7 +176,7 @@ func (w *World) targetDies(a *app) {
 		}
 		w.mark("xrc.target_dies")
 		p.spoil()
-		p.ends[0].may(rdma.WCRemOpErr, rdma.WCRemAccessErr, rdma.WCRemInvReqErr)
+		p.ends[0].may(targetErrors...)
 	}
 }
 
