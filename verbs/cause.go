@@ -49,6 +49,10 @@ type Cause struct {
 	QPAccess Access
 	// NAK is the AETH syndrome that ended it, received or, with IsPeersRequest, sent; 0 for none.
 	NAK uint8
+	// Terminate is the layer (4 bits), error type (4 bits) and code (8 bits) of the Terminate that
+	// ended a connection of iWARP, where IsTerminated; IsPeersTerminate says that the peer sent it.
+	Terminate                      uint16
+	IsTerminated, IsPeersTerminate bool
 	// NAKs counts those received in all; LastNAK is the syndrome of the last, for LastNAKPSN.
 	NAKs       uint32
 	LastNAK    uint8
@@ -91,7 +95,9 @@ func causeFrom(c *abi.Cause) *Cause {
 		PSN:            PSN(c.PSN), Key: Key(c.Key), Addr: c.Addr, Length: c.Length,
 		Asked: Access(c.Asked), HasRegion: has(abi.CauseHasRegion), RegionAddr: c.RegionAddr,
 		RegionLength: c.RegionLength, Granted: Access(c.Granted), QPAccess: Access(c.QPAccess),
-		NAK: c.Syndrome, NAKs: c.Naks, LastNAK: c.LastNak, LastNAKPSN: PSN(c.LastNakPSN),
+		Terminate: c.Terminate, IsTerminated: has(abi.CauseHasTerminate),
+		IsPeersTerminate: has(abi.CauseIsTold),
+		NAK:              c.Syndrome, NAKs: c.Naks, LastNAK: c.LastNak, LastNAKPSN: PSN(c.LastNakPSN),
 		Timeouts: c.Timeouts, Retries: c.Retries, RNRNAKs: c.RNRTries,
 		Timeout: c.Timeout, RetryCnt: c.RetryCnt, RNRRetry: c.RNRRetry, chain: explain.Chain(c),
 	}

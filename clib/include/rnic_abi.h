@@ -152,6 +152,8 @@
 #define RNIC_CAUSE_HAS_REGION 0x4u
 #define RNIC_CAUSE_HAS_ROOM 0x8u
 #define RNIC_CAUSE_HAS_PATH 0x10u
+#define RNIC_CAUSE_HAS_TERMINATE 0x20u
+#define RNIC_CAUSE_IS_TOLD 0x40u
 #define RNIC_CAUSE_BYTES 0xa0u
 #define RNIC_CAUSE_WORDS 0x28u
 #define RNIC_CAUSE_NUMBER_WORDS 0x2u
@@ -1072,7 +1074,9 @@ struct rnic_cause {
 	uint8_t retry_cnt;
 	uint8_t rnr_retry;
 	uint8_t max_rd_atomic;
-	uint8_t reserved[5];
+	uint8_t reserved;
+	uint16_t terminate;
+	uint16_t reserved2;
 };
 static_assert(sizeof(struct rnic_cause) == 160, "rnic_cause");
 static_assert(offsetof(struct rnic_cause, number) == 0, "rnic_cause.number");
@@ -1110,6 +1114,8 @@ static_assert(offsetof(struct rnic_cause, retry_cnt) == 152, "rnic_cause.retry_c
 static_assert(offsetof(struct rnic_cause, rnr_retry) == 153, "rnic_cause.rnr_retry");
 static_assert(offsetof(struct rnic_cause, max_rd_atomic) == 154, "rnic_cause.max_rd_atomic");
 static_assert(offsetof(struct rnic_cause, reserved) == 155, "rnic_cause.reserved");
+static_assert(offsetof(struct rnic_cause, terminate) == 156, "rnic_cause.terminate");
+static_assert(offsetof(struct rnic_cause, reserved2) == 158, "rnic_cause.reserved2");
 
 struct rnic_post_refusal {
 	uint32_t count;

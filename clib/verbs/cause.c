@@ -212,6 +212,11 @@ static void cause_tell(const struct rnic_cause *c, char *line, size_t room)
 		TELL("; the peer is QP 0x%06x", c->peer_qpn);
 	if (c->syndrome)
 		TELL("; NAK syndrome %#04x for PSN %u", c->syndrome, c->psn);
+	if (c->flags & RNIC_CAUSE_HAS_TERMINATE)
+		TELL("; %s (rnic explain terminate 0x%04x)",
+		     c->flags & RNIC_CAUSE_IS_TOLD ? "the peer's Terminate ended the connection"
+						   : "this end terminated the connection",
+		     c->terminate);
 	if (c->flags & RNIC_CAUSE_HAS_ROOM)
 		TELL("; %" PRIu64 " bytes into room for %" PRIu64, c->length, c->region_length);
 	else if (c->key)

@@ -32,6 +32,10 @@ const (
 	CauseHasRoom = 8
 	// CauseHasPath says that Local, Peer and PeerQPN describe a connection.
 	CauseHasPath = 16
+	// CauseHasTerminate says that Terminate is the code that ended a connection of iWARP.
+	CauseHasTerminate = 32
+	// CauseIsTold says that the peer sent that Terminate; else this end did.
+	CauseIsTold = 64
 )
 
 // Cause is all that the NIC saw when a queue pair failed: the evidence behind a completion status.
@@ -60,7 +64,7 @@ type Cause struct {
 	Timeouts     uint32 // local ACK timeouts since the last progress
 	Naks         uint32 // NAKs received by the queue pair in all
 	LastNakPSN   uint32
-	Opcode       uint8 // rdma.WROpcode; with CauseOfPeer that of the packet
+	Opcode       uint8 // rdma.WROpcode; with CauseOfPeer that of the packet (of iWARP: the message)
 	State        uint8 // rdma.QPState before the error
 	QPType       uint8
 	Syndrome     uint8 // of the NAK that ended it, received or sent
@@ -71,7 +75,9 @@ type Cause struct {
 	RetryCnt     uint8
 	RNRRetry     uint8
 	MaxRdAtomic  uint8 // as target, with CauseOfPeer
-	Reserved     [5]uint8
+	Reserved     uint8
+	Terminate    uint16 // iwarp.Code, with CauseHasTerminate
+	Reserved2    uint16
 }
 
 // CauseBytes is the size of Cause. Both ends read and write it in whole words, CauseWords of them,

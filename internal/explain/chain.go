@@ -9,6 +9,7 @@ import (
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
+	"github.com/softrnic/softrnic/internal/wire/iwarp"
 )
 
 // Chain tells a failure in sentences: what the program sees, what the adapter saw, the evidence,
@@ -30,6 +31,8 @@ func Line(c *abi.Cause) string { return strings.Join(Chain(c), "; ") }
 
 func isOfPeer(c *abi.Cause) bool { return c.Flags&abi.CauseOfPeer != 0 }
 
+func hasTerminate(c *abi.Cause) bool { return c.Flags&abi.CauseHasTerminate != 0 }
+
 func vendorOf(c *abi.Cause) abi.Vendor { return abi.Vendor(c.Vendor & 0xff) }
 
 // statusName is the status with its constant, as people search for it.
@@ -48,14 +51,21 @@ func headline(c *abi.Cause) string {
 			c.Length)
 	case vendorOf(c) == abi.VendorModified:
 		return "the program itself moved the queue pair to ERR (ibv_modify_qp or rdma_disconnect)"
+	case isOfPeer(c) && hasTerminate(c) && iwarp.Code(c.Terminate).Layer() == iwarp.LayerLLP:
+		return "the stream of the peer was refused"
 	case isOfPeer(c):
 		text := fmt.Sprintf("a request of the peer was refused: %s, PSN %d",
 			ib.Opcode(c.Opcode).Info().Name, c.PSN)
+		if hasTerminate(c) {
+			text = fmt.Sprintf("a message of the peer was refused: %v", iwarp.Opcode(c.Opcode))
+		}
 		if c.Flags&abi.CauseTookReceive != 0 && c.Status != 0 {
 			text += fmt.Sprintf("; the receive wr_id %d completed with %s",
 				c.WRID, statusName(c.Status))
 		}
 		return text
+	case hasTerminate(c) && c.Status == uint32(rdma.WCSuccess):
+		return "the connection ended with a Terminate"
 	case c.Status == uint32(rdma.WCSuccess):
 		return "the queue that the program shares with the NIC is damaged: an index in it is impossible"
 	}
@@ -72,6 +82,15 @@ func peerName(c *abi.Cause) string {
 
 // seen is what the adapter saw or did.
 func seen(c *abi.Cause) string {
+	switch code := iwarp.Code(c.Terminate); {
+	case !hasTerminate(c):
+	case c.Flags&abi.CauseIsTold != 0:
+		return fmt.Sprintf("%s terminated the connection: %v", peerName(c), code)
+	case isOfPeer(c):
+		return fmt.Sprintf("it was answered with a Terminate: %v", code)
+	default:
+		return fmt.Sprintf("this end terminated the connection: %v", code)
+	}
 	if isOfPeer(c) {
 		if c.Syndrome == 0 {
 			return ""
@@ -191,6 +210,9 @@ func likely(c *abi.Cause) string {
 func likelyCause(c *abi.Cause) string {
 	if fault := mem.Fault(c.Fault); fault != mem.FaultNone {
 		return LikelyCause(KindFault, uint32(fault))
+	}
+	if hasTerminate(c) {
+		return LikelyCause(KindTerminate, uint32(c.Terminate))
 	}
 	return LikelyCauseOf(rdma.WCStatus(c.Status), c.Vendor)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
+	"github.com/softrnic/softrnic/internal/wire/iwarp"
 )
 
 func TestChain_EachKindOfEvidence_E09_SaysWhatWasSeen(t *testing.T) {
@@ -56,15 +57,83 @@ func TestChain_EachKindOfEvidence_E09_SaysWhatWasSeen(t *testing.T) {
 			abi.Cause{Vendor: uint32(abi.VendorBadWQE)}, []string{"an index in it is impossible"},
 		},
 	} {
-		whole := strings.Join(Chain(&tc.cause), "\n")
-		for _, want := range tc.want {
-			if !strings.Contains(whole, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, whole)
-			}
+		checkChain(t, name, &tc.cause, tc.want)
+	}
+}
+
+// checkChain looks for pieces of text in what is told of a cause.
+func checkChain(t *testing.T, name string, c *abi.Cause, wants []string) {
+	t.Helper()
+	whole := strings.Join(Chain(c), "\n")
+	for _, want := range wants {
+		if !strings.Contains(whole, want) {
+			t.Errorf("%s: no %q in\n%s", name, want, whole)
 		}
-		if Line(&tc.cause) != strings.ReplaceAll(whole, "\n", "; ") {
-			t.Errorf("%s: the line is %q", name, Line(&tc.cause))
-		}
+	}
+	if Line(c) != strings.ReplaceAll(whole, "\n", "; ") {
+		t.Errorf("%s: the line is %q", name, Line(c))
+	}
+}
+
+func TestChain_Terminate_SaysWhoEndedTheConnectionAndWhy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cause abi.Cause
+		want  []string
+	}{
+		"terminated by the peer": {
+			abi.Cause{
+				Status: uint32(rdma.WCRemAccessErr), Flags: abi.CauseHasTerminate | abi.CauseIsTold,
+				Terminate: uint16(iwarp.CodeProtectionBounds), WRID: 7, Opcode: uint8(rdma.WRRead),
+			},
+			[]string{
+				"wr_id 7, READ: remote access error",
+				"the peer terminated the connection: RDMAP remote protection error: base or bounds" +
+					" violation (0x0101)",
+				"likely: address or length is wrong",
+			},
+		},
+		"terminated by the peer, and no work request is at fault": {
+			abi.Cause{
+				Flags:     abi.CauseHasTerminate | abi.CauseIsTold,
+				Terminate: uint16(iwarp.CodeTaggedSTag),
+			},
+			[]string{
+				"the connection ended with a Terminate", "invalid STag (0x1100)",
+				"likely: the rkey is unknown there",
+			},
+		},
+		"terminated here": {
+			abi.Cause{
+				Flags: abi.CauseOfPeer | abi.CauseHasTerminate, Opcode: uint8(iwarp.OpcodeWrite),
+				Terminate: uint16(iwarp.CodeTaggedBounds), Fault: uint8(mem.FaultBounds),
+				Key: 0x1234, Length: 16, Asked: uint32(rdma.AccessRemoteWrite),
+			},
+			[]string{
+				"a message of the peer was refused: WRITE",
+				"it was answered with a Terminate: DDP tagged buffer error: base or bounds violation" +
+					" (0x1101)",
+				"key 0x00001234",
+			},
+		},
+		"terminated here, for an answer": {
+			abi.Cause{
+				Status: uint32(rdma.WCLocProtErr), Flags: abi.CauseHasTerminate,
+				Terminate: uint16(iwarp.CodeTaggedBounds), Opcode: uint8(rdma.WRRead),
+			},
+			[]string{"wr_id 0, READ", "this end terminated the connection: DDP tagged"},
+		},
+		"a stream out of step": {
+			abi.Cause{
+				Flags:     abi.CauseOfPeer | abi.CauseHasTerminate,
+				Terminate: uint16(iwarp.CodeMPACRC),
+			},
+			[]string{
+				"the stream of the peer was refused", "MPA wrong CRC (0x2002)",
+				"likely: something between the hosts changes",
+			},
+		},
+	} {
+		checkChain(t, name, &tc.cause, tc.want)
 	}
 }
 

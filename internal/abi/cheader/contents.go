@@ -239,6 +239,8 @@ var constants = []struct {
 		{"CauseHasRegion", abi.CauseHasRegion},
 		{"CauseHasRoom", abi.CauseHasRoom},
 		{"CauseHasPath", abi.CauseHasPath},
+		{"CauseHasTerminate", abi.CauseHasTerminate},
+		{"CauseIsTold", abi.CauseIsTold},
 		{"CauseBytes", abi.CauseBytes},
 		{"CauseWords", abi.CauseWords},
 		{"CauseNumberWords", abi.CauseNumberWords},
