@@ -1,8 +1,11 @@
 package rdmacm
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
+	"os"
 	"syscall"
 
 	"github.com/softrnic/softrnic/internal/abi"
@@ -18,7 +21,12 @@ type Config struct {
 	// NIC is where a session is opened if none is given; see Share.
 	NIC verbs.Connector
 
-	// PD is for the queue pair; nil is that of the session.
+	// Device is the only device of the NIC that will do; empty is what RNIC_DEVICE says, and without
+	// that the address decides: the first device that it can be reached from, and for a listener
+	// all that have it.
+	Device string
+
+	// PD is for the queue pair; nil is that of the session, on the device that the connection uses.
 	PD *verbs.PD
 	// QP describes the queue pair. Its type follows from the call. Without a SendCQ the queue
 	// pair gets a completion queue of its own, which ends with it.
@@ -113,29 +121,42 @@ func (c *Config) local(ctx context.Context, dst netip.AddrPort) (netip.AddrPort,
 	return found[0], nil
 }
 
+// insistsOn is the device that an endpoint has to use, or "".
+func (c *Config) insistsOn() string { return cmp.Or(c.Device, os.Getenv(deviceEnv)) }
+
 // queuePair is a queue pair with what was made for it.
 type queuePair struct {
 	core *core
+	pd   *verbs.PD
 	qp   *verbs.QP
 	cq   *verbs.CQ // nil if the program brought its own
 }
 
-// newQueuePair makes one in RESET.
-func (c *core) newQueuePair(cfg *Config, t verbs.QPType) (queuePair, error) {
-	q := queuePair{core: c}
-	pd, qc := cfg.PD, cfg.QP
-	if pd == nil {
-		pd = c.pd
+// newQueuePair makes one in RESET, on the device that the identifier is bound to.
+func (i *identifier) newQueuePair(ctx context.Context, cfg *Config, t verbs.QPType) (
+	queuePair, error,
+) {
+	q := queuePair{core: i.core, pd: cfg.PD}
+	if q.pd == nil {
+		pd, err := i.core.pdOn(ctx, i.device)
+		if err != nil {
+			return q, err
+		}
+		q.pd = pd
+	} else if own := q.pd.Context().Device().Name; i.device != "" && own != i.device {
+		return q, rdma.Refuse(syscall.EINVAL, fmt.Sprintf("the protection domain is one of %s, and"+
+			" the connection uses %s", own, i.device))
 	}
+	qc := cfg.QP
 	qc.Type = t
 	if qc.SendCQ == nil {
-		cq, err := pd.Context().CreateCQ(verbs.CQConfig{Entries: entriesFor(&qc)})
+		cq, err := q.pd.Context().CreateCQ(verbs.CQConfig{Entries: entriesFor(&qc)})
 		if err != nil {
 			return q, err
 		}
 		q.cq, qc.SendCQ = cq, cq
 	}
-	qp, err := pd.CreateQP(qc)
+	qp, err := q.pd.CreateQP(qc)
 	if err != nil {
 		q.close()
 		return q, err

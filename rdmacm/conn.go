@@ -41,8 +41,8 @@ func (c *Conn) setAddresses() error {
 	return nil
 }
 
-func (c *Conn) makeQP(cfg *Config, limit *abi.CMParam) error {
-	q, err := c.id.core.newQueuePair(cfg, verbs.QPTypeRC)
+func (c *Conn) makeQP(ctx context.Context, cfg *Config, limit *abi.CMParam) error {
+	q, err := c.id.newQueuePair(ctx, cfg, verbs.QPTypeRC)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func (c *core) dialUD(ctx context.Context, dst netip.AddrPort, cfg *Config) (_ *
 	if err != nil {
 		return nil, err
 	}
-	id, err := c.createID(spaceUDP, verbs.QPTypeUD)
+	id, err := c.createID(spaceUDP, verbs.QPTypeUD, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -78,15 +78,15 @@ func (c *core) dialUD(ctx context.Context, dst netip.AddrPort, cfg *Config) (_ *
 	conn.private = privateOf(&e)
 	// Only now: the queue key is the peer's choice. Nobody knows the queue pair before its first
 	// datagram.
-	if err := conn.makeQP(cfg); err != nil {
+	if err := conn.makeQP(ctx, cfg); err != nil {
 		return nil, err
 	}
-	return conn, conn.address(&e.Param, cfg)
+	return conn, conn.address(&e.Param)
 }
 
 // makeQP makes the queue pair and takes it to RTS: datagrams need no peer for that.
-func (c *UDConn) makeQP(cfg *Config) error {
-	q, err := c.id.core.newQueuePair(cfg, verbs.QPTypeUD)
+func (c *UDConn) makeQP(ctx context.Context, cfg *Config) error {
+	q, err := c.id.newQueuePair(ctx, cfg, verbs.QPTypeUD)
 	if err != nil {
 		return err
 	}
@@ -106,12 +106,8 @@ func (c *UDConn) makeQP(cfg *Config) error {
 }
 
 // address learns where datagrams go.
-func (c *UDConn) address(p *abi.CMParam, cfg *Config) error {
-	pd := cfg.PD
-	if pd == nil {
-		pd = c.id.core.pd
-	}
-	ah, err := pd.CreateAH(pathOf(&p.AH))
+func (c *UDConn) address(p *abi.CMParam) error {
+	ah, err := c.queue.pd.CreateAH(pathOf(&p.AH))
 	if err != nil {
 		return err
 	}
@@ -196,9 +192,9 @@ type UDRequest struct {
 }
 
 // Accept answers with a queue pair that is made for the purpose.
-func (r *UDRequest) Accept(_ context.Context, cfg Config) (*UDConn, error) {
+func (r *UDRequest) Accept(ctx context.Context, cfg Config) (*UDConn, error) {
 	conn := r.newConn()
-	err := conn.makeQP(&cfg)
+	err := conn.makeQP(ctx, &cfg)
 	if err == nil {
 		err = r.answer(conn, cfg.PrivateData)
 	}

@@ -109,7 +109,7 @@ func (c *core) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) (_ *Co
 	if err != nil {
 		return nil, err
 	}
-	id, err := c.createID(spaceTCP, verbs.QPTypeRC)
+	id, err := c.createID(spaceTCP, verbs.QPTypeRC, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (c *core) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) (_ *Co
 	if err := conn.setAddresses(); err != nil {
 		return nil, err
 	}
-	if err := conn.makeQP(cfg, &param); err != nil {
+	if err := conn.makeQP(ctx, cfg, &param); err != nil {
 		return nil, err
 	}
 	param.QPN = uint32(conn.queue.qp.QPN())
@@ -134,10 +134,13 @@ func (c *core) dial(ctx context.Context, dst netip.AddrPort, cfg *Config) (_ *Co
 		return nil, err
 	}
 	var e abi.CMEvent
-	if err := id.expect(ctx, EventConnectResponse, &e); err != nil {
+	if err := id.expectAny(ctx, &e, EventConnectResponse, EventEstablished); err != nil {
 		return nil, err
 	}
 	conn.private = privateOf(&e)
+	if EventType(e.Event) == EventEstablished {
+		return conn, nil // iWARP has no third message, and its NIC has moved the queue pair
+	}
 	return conn, id.whyNot(conn.finishDial(&param))
 }
 

@@ -27,6 +27,11 @@
 // share a Session, which ends with the last of them. A program that connects often keeps one by
 // Share; one that wants more of its own makes it by Open.
 //
+// A NIC may have several devices, such as rnic0 of RoCE and iwarp0 of iWARP. An address belongs to
+// the first that has it, RoCE before iWARP; Config.Device, or else the environment variable
+// RNIC_DEVICE, chooses another. A listener at a wildcard listens on all of them, and a connection
+// uses the device that its request came by.
+//
 // # Receives come first
 //
 // A peer may send as soon as it is connected. Config.Prepare runs while the queue pair cannot

@@ -47,7 +47,7 @@ const (
 func (c *core) joinGroup(
 	ctx context.Context, dst netip.AddrPort, cfg *Config,
 ) (_ *Group, err error) {
-	id, err := c.createID(spaceUDP, verbs.QPTypeUD)
+	id, err := c.createID(spaceUDP, verbs.QPTypeUD, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (c *core) joinGroup(
 		return nil, err
 	}
 	g.conn.local, g.conn.remote = addrOf(&route.Src), addrOf(&route.Dst)
-	if err := g.conn.makeQP(cfg); err != nil {
+	if err := g.conn.makeQP(ctx, cfg); err != nil {
 		return nil, err
 	}
 	req := abi.CMMulticastReq{ID: id.handle, Flags: joinFull, Addr: route.Dst}
@@ -81,7 +81,7 @@ func (c *core) joinGroup(
 	if err := id.expect(ctx, EventMulticastJoin, &e); err != nil {
 		return nil, err
 	}
-	if err := g.conn.address(&e.Param, cfg); err != nil {
+	if err := g.conn.address(&e.Param); err != nil {
 		return nil, err
 	}
 	if cfg.SendOnly {

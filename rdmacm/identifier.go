@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -28,6 +29,7 @@ const eventsKept = 64
 type identifier struct {
 	core   *core
 	handle uint32
+	device string // known by query
 
 	// news has a token while events may wait; gone is closed by destroy.
 	news, gone chan struct{}
@@ -40,8 +42,9 @@ type identifier struct {
 }
 
 // createID makes an identifier.
-func (c *core) createID(space uint32, t verbs.QPType) (*identifier, error) {
+func (c *core) createID(space uint32, t verbs.QPType, cfg *Config) (*identifier, error) {
 	req := abi.CreateIDReq{Channel: c.channel, PortSpace: space, QPType: uint32(t)}
+	copy(req.Device[:], cfg.insistsOn())
 	rsp, err := call[abi.HandleMsg](c, abi.OpCreateID, ctl.Bytes(&req))
 	if err != nil {
 		return nil, err
@@ -164,11 +167,16 @@ func (i *identifier) next(ctx context.Context, e *abi.CMEvent) error {
 
 // expect waits for an event of a type; one that reports a failure is an error.
 func (i *identifier) expect(ctx context.Context, want EventType, e *abi.CMEvent) error {
+	return i.expectAny(ctx, e, want)
+}
+
+// expectAny waits for an event of one of several types.
+func (i *identifier) expectAny(ctx context.Context, e *abi.CMEvent, wanted ...EventType) error {
 	for {
 		if err := i.next(ctx, e); err != nil {
 			return err
 		}
-		if EventType(e.Event) == want {
+		if slices.Contains(wanted, EventType(e.Event)) {
 			return nil
 		}
 		if err := failureOf(e); err != nil {
@@ -188,9 +196,12 @@ func (i *identifier) whyNot(err error) error {
 	return err
 }
 
+// query learns what the NIC knows of the identifier, its device above all.
 func (i *identifier) query() (abi.CMRoute, error) {
 	req := abi.HandleMsg{Handle: i.handle}
-	return call[abi.CMRoute](i.core, abi.OpQueryID, ctl.Bytes(&req))
+	route, err := call[abi.CMRoute](i.core, abi.OpQueryID, ctl.Bytes(&req))
+	i.device, _, _ = strings.Cut(string(route.Device[:]), "\x00")
+	return route, err
 }
 
 // Options of rdma_set_option(3).

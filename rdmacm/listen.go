@@ -68,7 +68,7 @@ func (l *passive) listen(ctx context.Context, d dialing, cfg *Config, space uint
 	if space == spaceUDP {
 		t = verbs.QPTypeUD
 	}
-	if l.id, err = c.createID(space, t); err == nil {
+	if l.id, err = c.createID(space, t, cfg); err == nil {
 		l.network = d.network
 		err = l.bind(Addr{list[0]}, f, cfg)
 	}

@@ -81,7 +81,7 @@ func (r *Request) accept(ctx context.Context, conn *Conn, cfg *Config) error {
 	if err := r.id.configure(&Config{TOS: cfg.TOS, AckTimeout: cfg.AckTimeout}, 0); err != nil {
 		return err
 	}
-	if err := conn.makeQP(cfg, &param); err != nil {
+	if err := conn.makeQP(ctx, cfg, &param); err != nil {
 		return r.id.whyNot(err)
 	}
 	for _, to := range []verbs.QPState{verbs.QPStateRTR, verbs.QPStateRTS} {

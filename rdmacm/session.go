@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,8 +18,8 @@ import (
 	"github.com/softrnic/softrnic/verbs"
 )
 
-// Session is a program's part of a NIC: a device context, a protection domain, and the event
-// channel of its connections. It ends once it, and all that was made from it, is closed.
+// Session is a program's part of a NIC: device contexts, protection domains, and the event channel
+// of its connections. It ends once it, and all that was made from it, is closed.
 type Session struct {
 	core   *core
 	closed atomic.Bool
@@ -49,20 +51,34 @@ func (s *Session) Close() error {
 	return s.core.release()
 }
 
-// Device returns the session's device. It is the session's: do not close it.
-func (s *Session) Device() *verbs.Context { return s.core.device }
+// Device returns the session's own device: the one that RNIC_DEVICE names, else the NIC's first. It
+// is the session's: do not close it.
+func (s *Session) Device() *verbs.Context { return s.core.pd.Context() }
 
-// PD returns the protection domain of connections that were given no other.
+// PD returns the protection domain on that device of connections that were given no other.
 func (s *Session) PD() *verbs.PD { return s.core.pd }
+
+// PDOn is PD on a device of the NIC; its Context is the device. The name "" is that of the session's
+// own device.
+func (s *Session) PDOn(ctx context.Context, device string) (*verbs.PD, error) {
+	if s.closed.Load() {
+		return nil, &OpError{Op: "open", Err: verbs.ErrClosed}
+	}
+	pd, err := s.core.pdOn(ctx, device)
+	if err != nil {
+		return nil, &OpError{Op: "open", Err: err}
+	}
+	return pd, nil
+}
 
 // core is what the holders of a session share.
 type core struct {
 	client  *ctl.Client
 	channel uint32
 	pipe    *os.File
-	device  *verbs.Context
-	pd      *verbs.PD
-	key     any // in the table of shared sessions; nil for one of its own
+	nic     verbs.Connector
+	pd      *verbs.PD // of the session's own device
+	key     any       // in the table of shared sessions; nil for one of its own
 
 	// dead is closed when the NIC is gone, done when the reader of events has ended.
 	dead, done chan struct{}
@@ -70,7 +86,13 @@ type core struct {
 	mu   sync.Mutex
 	refs int                    // guarded by mu
 	ids  map[uint32]*identifier // by handle; guarded by mu
+
+	opening sync.Mutex           // held while a device is opened
+	pds     map[string]*verbs.PD // by device; guarded by opening
 }
+
+// deviceEnv names the device that connections use unless the program says which.
+const deviceEnv = "RNIC_DEVICE"
 
 // openCore returns a core with one reference.
 func openCore(ctx context.Context, nic verbs.Connector) (*core, error) {
@@ -80,7 +102,7 @@ func openCore(ctx context.Context, nic verbs.Connector) (*core, error) {
 	}
 	c := &core{
 		client: client, dead: make(chan struct{}), done: make(chan struct{}), refs: 1,
-		ids: map[uint32]*identifier{},
+		ids: map[uint32]*identifier{}, nic: nic, pds: map[string]*verbs.PD{},
 	}
 	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
 	err = c.greet()
@@ -88,10 +110,7 @@ func openCore(ctx context.Context, nic verbs.Connector) (*core, error) {
 		err = ctx.Err()
 	}
 	if err == nil {
-		c.device, err = verbs.Open(ctx, "", deviceOptions(nic)...)
-	}
-	if err == nil {
-		c.pd, err = c.device.AllocPD()
+		c.pd, err = c.open(ctx, os.Getenv(deviceEnv))
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -102,6 +121,35 @@ func openCore(ctx context.Context, nic verbs.Connector) (*core, error) {
 	}
 	go c.readEvents()
 	return c, nil
+}
+
+// open opens a device that is not open yet; "" is the NIC's first.
+func (c *core) open(ctx context.Context, name string) (*verbs.PD, error) {
+	device, err := verbs.Open(ctx, name, deviceOptions(c.nic)...)
+	if err != nil {
+		return nil, err
+	}
+	pd, err := device.AllocPD()
+	if err != nil {
+		_ = device.Close()
+		return nil, err
+	}
+	c.pds[device.Device().Name] = pd
+	return pd, nil
+}
+
+// pdOn returns the protection domain on a device, which it opens if need be; "" is the session's
+// own device.
+func (c *core) pdOn(ctx context.Context, name string) (*verbs.PD, error) {
+	if name == "" {
+		return c.pd, nil
+	}
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	if pd := c.pds[name]; pd != nil {
+		return pd, nil
+	}
+	return c.open(ctx, name)
 }
 
 // Socket is the NIC process that serves a socket of the file system, for Config.NIC.
@@ -219,8 +267,10 @@ func (c *core) shut() error {
 	if c.pipe != nil {
 		_ = c.pipe.Close()
 	}
-	if c.device != nil {
-		err = errors.Join(err, c.device.Close())
+	c.opening.Lock()
+	defer c.opening.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(c.pds)) {
+		err = errors.Join(err, c.pds[name].Context().Close())
 	}
 	return err
 }

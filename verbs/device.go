@@ -18,9 +18,30 @@ import (
 
 // DeviceInfo describes a device of a NIC.
 type DeviceInfo struct {
-	Name     string
-	NodeGUID GUID
-	Ports    int
+	Name      string
+	NodeGUID  GUID
+	Ports     int
+	Transport Transport
+}
+
+// Transport is what a device speaks (enum ibv_transport_type).
+type Transport uint32
+
+// Transports.
+const (
+	TransportIB    Transport = 0 // InfiniBand's packets, also on Ethernet (RoCE)
+	TransportIWARP Transport = 1 // over TCP; rdma_cm makes its connections
+)
+
+// String is the name that ibv_devinfo(1) has.
+func (t Transport) String() string {
+	switch t {
+	case TransportIB:
+		return "InfiniBand"
+	case TransportIWARP:
+		return "iWARP"
+	}
+	return "unknown"
 }
 
 // Connector hands out control connections to a NIC: an embedded one hands out one end of a socket
@@ -155,6 +176,7 @@ func (c *Context) listDevices() ([]DeviceInfo, error) {
 		d := &list[i]
 		out = append(out, DeviceInfo{
 			Name: text(d.Name[:]), NodeGUID: GUID(d.NodeGUID), Ports: int(d.Ports),
+			Transport: Transport(d.Transport),
 		})
 	}
 	return out, nil

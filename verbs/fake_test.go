@@ -24,6 +24,7 @@ type fakeNIC struct {
 	sock *net.UnixConn
 
 	mu     sync.Mutex
+	device string // opened
 	bells  *shm.Memory
 	kicks  int // eventfd
 	async  int // write end
@@ -144,10 +145,14 @@ func (n *fakeNIC) answer(m *ctl.Message) (reply ctl.Message, passed []int) {
 		rsp := abi.HelloRsp{Version: abi.Version, NICPID: uint32(syscall.Getpid()), Devices: 1}
 		return ctl.Message{Body: ctl.Bytes(&rsp), FDs: []int{n.lane.FD()}}, nil
 	case abi.OpListDevices:
-		d := []abi.DeviceInfo{{Ports: 1, NodeGUID: 7}}
+		d := []abi.DeviceInfo{{Ports: 1, NodeGUID: 7}, {Ports: 1, NodeGUID: 8, Transport: 1}}
 		copy(d[0].Name[:], "rnic0")
+		copy(d[1].Name[:], "iwarp0")
 		return ctl.Message{Body: ctl.ListBytes(d)}, nil
 	case abi.OpOpenDevice:
+		var req abi.OpenDeviceReq
+		ctl.Decode(m.Body, &req)
+		n.device = text(req.Name[:])
 		n.bells, _ = shm.Create("bells", abi.DoorbellPageBytes)
 		n.kicks, _ = shm.EventFD()
 		read, write, _ := shm.Pipe()

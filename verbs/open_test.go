@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -31,7 +32,11 @@ func TestOpen_NoNIC_NamesTheRemedy(t *testing.T) {
 func TestDevices_ListsAndLeavesNothingBehind(t *testing.T) {
 	n := newFakeNIC(t)
 	list, err := Devices(t.Context(), WithConnector(n))
-	if err != nil || len(list) != 1 || list[0] != (DeviceInfo{Name: "rnic0", NodeGUID: 7, Ports: 1}) {
+	want := []DeviceInfo{
+		{Name: "rnic0", NodeGUID: 7, Ports: 1, Transport: TransportIB},
+		{Name: "iwarp0", NodeGUID: 8, Ports: 1, Transport: TransportIWARP},
+	}
+	if err != nil || !slices.Equal(list, want) {
 		t.Errorf("%+v, %v", list, err)
 	}
 	<-n.ended // the connection was closed
@@ -39,8 +44,26 @@ func TestDevices_ListsAndLeavesNothingBehind(t *testing.T) {
 
 func TestOpen_UnknownDevice_NamesThoseThatExist(t *testing.T) {
 	_, err := Open(t.Context(), "mlx5_0", WithConnector(newFakeNIC(t)))
-	if !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "rnic0") {
+	if !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "rnic0, iwarp0") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestOpen_ByName_OpensThatDevice(t *testing.T) {
+	for name, want := range map[string]string{
+		"": "rnic0", "rnic0": "rnic0", "iwarp0": "iwarp0",
+	} {
+		n := newFakeNIC(t)
+		c, err := Open(t.Context(), name, WithConnector(n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Device().Name; got != want || n.device != want {
+			t.Errorf("%q opened %s, and the NIC %s", name, got, n.device)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -204,6 +204,9 @@ func (q *QP) QPN() QPN { return q.qpn }
 // Config returns what the queue pair was made with, sizes as granted.
 func (q *QP) Config() QPConfig { return q.cfg }
 
+// PD returns the protection domain that the queue pair is in.
+func (q *QP) PD() *PD { return q.pd }
+
 // State returns the state as the NIC sees it at this moment, without asking it.
 func (q *QP) State() QPState {
 	q.mu.Lock()

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/rdmacm"
+	"github.com/softrnic/softrnic/verbs"
 )
 
 // Config are the choices of a connection. The zero value is fit for use.
 type Config struct {
-	// CM says where the NIC is, and what its queue pairs and packets are like; its fields QP,
-	// Prepare, PrivateData, PD and the numbers of READs do not count.
+	// CM says where the NIC is, which of its devices to use, and what queue pairs and packets are
+	// like; its fields QP, Prepare, PrivateData, PD and the numbers of READs do not count. Without
+	// a Device it is that of the session.
 	CM rdmacm.Config
 	// Ring is how many bytes of each direction may be on their way or unread; 0 is 128 KiB. The
 	// smaller one of both sides counts. A connection takes twice as much memory.
@@ -53,8 +55,24 @@ func (c *Config) keepAlive() time.Duration {
 	return max(c.KeepAlive, 0)
 }
 
-// hold returns the session of the configuration, for the caller to close.
-func (c *Config) hold(ctx context.Context) (*rdmacm.Session, error) {
+// hold returns the session of the configuration, for the caller to close, and the protection domain
+// on the device that it is to use. From then on the configuration insists on that device: what a
+// connection needs is made before it is known where it comes from.
+func (c *Config) hold(ctx context.Context) (*rdmacm.Session, *verbs.PD, error) {
+	s, err := c.session(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	pd, err := s.PDOn(ctx, c.CM.Device)
+	if err != nil {
+		_ = s.Close()
+		return nil, nil, err
+	}
+	c.CM.Device = pd.Context().Device().Name
+	return s, pd, nil
+}
+
+func (c *Config) session(ctx context.Context) (*rdmacm.Session, error) {
 	if c.CM.Session != nil {
 		return c.CM.Session.Hold()
 	}

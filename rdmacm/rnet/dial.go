@@ -34,11 +34,12 @@ func (d *Dialer) dial(ctx context.Context, network, address string) (*Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.Config.hold(ctx)
+	cfg := d.Config
+	s, pd, err := cfg.hold(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l, err := newLink(s, &d.Config)
+	l, err := newLink(s, pd, &cfg)
 	if err != nil {
 		return nil, err
 	}

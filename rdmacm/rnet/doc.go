@@ -16,7 +16,7 @@
 // copies them out. A sender never writes more than the ring has room for, and never more messages
 // than the receiver has posted receives for: the receiver gives both back as it goes (RNR NAKs do
 // not happen). No goroutine belongs to a connection, and one waits for all connections of a
-// session. Neither Read nor Write allocates.
+// device. Neither Read nor Write allocates.
 //
 // # What it promises
 //

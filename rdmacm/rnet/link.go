@@ -16,19 +16,19 @@ type link struct {
 	ring int       // bytes of either
 }
 
-// newLink takes the session over.
-func newLink(s *rdmacm.Session, cfg *Config) (*link, error) {
-	p, err := pumpOf(s)
+// newLink takes the session over; pd is of it.
+func newLink(s *rdmacm.Session, pd *verbs.PD, cfg *Config) (*link, error) {
+	p, err := pumpOf(s, pd.Context())
 	if err != nil {
 		return nil, err
 	}
 	l := &link{cfg: cfg, pump: p, ring: cfg.ring()}
-	l.cq, err = p.session.Device().CreateCQ(verbs.CQConfig{
+	l.cq, err = p.device.CreateCQ(verbs.CQConfig{
 		Entries: sendQueue + receives, Channel: p.channel,
 	})
 	if err == nil {
 		const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite
-		l.mr, err = p.session.PD().AllocMemory(2*l.ring, access)
+		l.mr, err = pd.AllocMemory(2*l.ring, access)
 	}
 	if err != nil {
 		l.close()

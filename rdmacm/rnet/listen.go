@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/softrnic/softrnic/rdmacm"
+	"github.com/softrnic/softrnic/verbs"
 )
 
 // Listener is a net.Listener.
@@ -14,6 +15,7 @@ type Listener struct {
 	network string
 	inner   *rdmacm.Listener
 	session *rdmacm.Session
+	pd      *verbs.PD       // of the session
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 	ready   chan *Conn
@@ -45,7 +47,7 @@ func ListenContext(ctx context.Context, network, address string, cfg Config) (*L
 	if err != nil {
 		return fail(err)
 	}
-	s, err := cfg.hold(ctx)
+	s, pd, err := cfg.hold(ctx)
 	if err != nil {
 		return fail(err)
 	}
@@ -56,7 +58,7 @@ func ListenContext(ctx context.Context, network, address string, cfg Config) (*L
 		return fail(err)
 	}
 	l := &Listener{
-		cfg: cfg, network: network, inner: inner, session: s,
+		cfg: cfg, network: network, inner: inner, session: s, pd: pd,
 		ready: make(chan *Conn), places: make(chan struct{}, pendingMax),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -102,7 +104,7 @@ func (l *Listener) serve(r *rdmacm.Request) {
 		_ = r.RejectFor(rdmacm.ReasonNoResources, nil)
 		return
 	}
-	k, err := newLink(s, &l.cfg)
+	k, err := newLink(s, l.pd, &l.cfg)
 	if err != nil {
 		_ = r.RejectFor(rdmacm.ReasonNoResources, []byte("rnet: "+clip(err.Error())))
 		return

@@ -8,10 +8,11 @@ import (
 	"github.com/softrnic/softrnic/verbs"
 )
 
-// pump wakes the connections of a session when their completion queues have news. It is one
+// pump wakes the connections of a device of a session when their completion queues have news. It is one
 // goroutine and one pipe for all of them.
 type pump struct {
 	session *rdmacm.Session
+	device  *verbs.Context // of the session
 	channel *verbs.CompletionChannel
 	done    chan struct{} // closed when the goroutine has ended
 
@@ -26,24 +27,25 @@ var pumps = struct {
 	by map[*verbs.Context]*pump // guarded by mu
 }{by: map[*verbs.Context]*pump{}}
 
-// pumpOf returns the pump of a session, which it takes over, with a reference for the caller.
-func pumpOf(s *rdmacm.Session) (*pump, error) {
+// pumpOf returns the pump of a device of a session, which it takes over, with a reference for the
+// caller.
+func pumpOf(s *rdmacm.Session, device *verbs.Context) (*pump, error) {
 	pumps.mu.Lock()
 	defer pumps.mu.Unlock()
-	if p := pumps.by[s.Device()]; p != nil {
+	if p := pumps.by[device]; p != nil {
 		p.refs++
 		return p, s.Close() // the pump has a hold of its own
 	}
-	ch, err := s.Device().CreateCompletionChannel()
+	ch, err := device.CreateCompletionChannel()
 	if err != nil {
 		_ = s.Close()
 		return nil, err
 	}
 	p := &pump{
-		session: s, channel: ch, done: make(chan struct{}), refs: 1,
+		session: s, device: device, channel: ch, done: make(chan struct{}), refs: 1,
 		conns: map[*verbs.CQ]*Conn{},
 	}
-	pumps.by[s.Device()] = p
+	pumps.by[device] = p
 	go p.run()
 	return p, nil
 }
@@ -54,7 +56,7 @@ func (p *pump) release() {
 	p.refs--
 	last := p.refs == 0
 	if last {
-		delete(pumps.by, p.session.Device())
+		delete(pumps.by, p.device)
 	}
 	pumps.mu.Unlock()
 	if !last {
