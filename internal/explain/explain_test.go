@@ -263,6 +263,7 @@ func TestFind_LineOfALog_TellsEventAndStatus(t *testing.T) {
 		"cma event RDMA_CM_EVENT_REJECTED, error 8": {
 			"RDMA_CM_EVENT_REJECTED", "IB_CM_REJ_INVALID_SERVICE_ID",
 		},
+		"event RDMA_CM_EVENT_REJECTED, status -104":    {"RDMA_CM_EVENT_REJECTED", "ECONNRESET"},
 		"event RDMA_CM_EVENT_UNREACHABLE, status -110": {"RDMA_CM_EVENT_UNREACHABLE", "ETIMEDOUT"},
 		"Got completion from peer 10.0.0.1 with error 12, opcode 0, len 0, vendor err 129": {
 			"IBV_WC_RETRY_EXC_ERR",

@@ -124,11 +124,10 @@ func statusOf(e *Entry, text string) []Entry {
 		if e.Kind != KindCMEvent || !isStatus || err != nil {
 			continue
 		}
-		kind := KindErrno
-		if e.Code == cmEventRejected {
-			kind = KindReject
+		if why, ok := Of(KindReject, uint32(n)); ok && e.Code == cmEventRejected {
+			return []Entry{why}
 		}
-		if why, ok := Of(kind, uint32(n)); ok {
+		if why, ok := Of(KindErrno, uint32(n)); ok {
 			return []Entry{why}
 		}
 	}

@@ -107,7 +107,7 @@ func ConnectionFailure(event uint32, status int32, who string) []string {
 	out := []string{fmt.Sprintf("%s: %s (%s), status %d", who, e.Words, e.Name, status)}
 	kind, code := KindErrno, uint32(-status)
 	switch {
-	case event == cmEventRejected:
+	case event == cmEventRejected && status >= 0:
 		kind, code = KindReject, uint32(status)
 	case status > 0:
 		kind, code = KindService, uint32(status)
@@ -125,13 +125,23 @@ func ConnectionFailure(event uint32, status int32, who string) []string {
 	}
 	out = append(out, said)
 	cause := LikelyCause(kind, code)
-	if kind == KindErrno {
+	switch text, isOfStream := streamRejects[syscall.Errno(code)]; {
+	case kind == KindErrno && event == cmEventRejected && isOfStream:
+		cause = text
+	case kind == KindErrno:
 		cause = LikelyErrno(syscall.Errno(code))
 	}
 	if cause != "" {
 		out = append(out, "likely: "+cause)
 	}
 	return out
+}
+
+// streamRejects are the likeliest causes where iWARP rejects: its events carry an errno where those
+// of RoCE and InfiniBand have a reason.
+var streamRejects = map[syscall.Errno]string{
+	syscall.ECONNRESET:   "the program at the other side said no (rdma_reject), or its host gave up",
+	syscall.ECONNREFUSED: "nobody listens on that TCP port",
 }
 
 // Events with rules of their own.
