@@ -241,6 +241,28 @@ static void post_recv(void)
 		told(ibv_post_srq_recv(srq, &wr, &bad));
 }
 
+static void post_tags(void)
+{
+	struct ibv_sge sge[5] = {{address(), (uint32_t)ONE(64, 4096, 0), key()}};
+	struct ibv_ops_wr next, wr = {
+		.wr_id = state, .opcode = (enum ibv_ops_wr_opcode)ONE(0, 0, 0, 1, 2, 7),
+		.flags = (int)ONE(0, 1, 1, 2, 3, 3, 4),
+		.tm = {
+			.unexpected_cnt = roll(4), .handle = roll(16),
+			.add = {
+				.recv_wr_id = state, .sg_list = sge, .num_sge = (int)ONE(1, 1, 0, 4, 5, -1),
+				.tag = roll(2), .mask = roll(2),
+			},
+		},
+	}, *bad = NULL;
+	struct ibv_srq *srq = any(SRQ);
+
+	next = wr;
+	wr.next = roll(3) ? NULL : &next;
+	if (srq)
+		told(ibv_post_srq_ops(srq, &wr, &bad));
+}
+
 static void poll_some(void)
 {
 	struct ibv_poll_cq_attr attr = {.comp_mask = 0};
@@ -283,7 +305,7 @@ static const struct {
 	{"modify_qp", modify_qp, -1}, {"query", query, -1}, {"modify, rereg, resize", change, -1},
 	{"attach_mcast", multicast, -1}, {"post_send", post_send, -1}, {"post_send", post_send, -1},
 	{"bind_mw", bind, -1}, {"post_recv", post_recv, -1}, {"poll_cq", poll_some, -1},
-	{"import", import, -1},
+	{"import", import, -1}, {"post_srq_ops", post_tags, -1},
 };
 
 static void step(void)

@@ -206,9 +206,10 @@ static void make_srq(void)
 			.max_sge = (uint32_t)ONE(1, 2, 0, 100),
 			.srq_limit = (uint32_t)ONE(0, 0, 4, 1000),
 		},
-		.comp_mask = (uint32_t)ONE(3, 3, 15, 15, 0, 64),
-		.srq_type = (enum ibv_srq_type)ONE(0, 1, 1, 2, 9),
+		.comp_mask = (uint32_t)ONE(3, 3, 15, 15, 31, 31, 0, 64),
+		.srq_type = (enum ibv_srq_type)ONE(0, 1, 1, 2, 2, 9),
 		.pd = domain(), .xrcd = any(XRCD), .cq = queue(),
+		.tm_cap = {(uint32_t)ONE(1, 8, 8, 0, ~0u), (uint32_t)ONE(1, 8, 64, 0, ~0u)},
 	};
 	struct ibv_srq_init_attr plain = {.attr = attr.attr};
 
