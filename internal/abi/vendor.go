@@ -28,4 +28,6 @@ const (
 	VendorSharedQueue   Vendor = 21 // an XRC request for no shared receive queue of the domain
 	VendorTagsFull      Vendor = 22 // the matching list had no room for a tagged buffer
 	VendorTagGone       Vendor = 23 // the tagged buffer was not in the list, or not any more
+	VendorTerminate     Vendor = 24 // iWARP: the peer ended the connection with a Terminate message
+	VendorProtocol      Vendor = 25 // iWARP: the peer broke a rule of the protocol
 )

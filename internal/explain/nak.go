@@ -104,6 +104,18 @@ var evidence = []Entry{
 	{Code: uint32(abi.VendorSharedQueue), Name: "RNIC_VENDOR_SHARED_QUEUE", Words: "the XRC request names no shared receive queue of the domain", Means: "An XRC request of the peer named a shared receive queue that is not there, or is of another XRC domain.", Causes: []string{"the peer sends with an old or wrong SRQ number", "queue pair and shared receive queue were made in different XRC domains"}},
 	{Code: uint32(abi.VendorTagsFull), Name: "RNIC_VENDOR_TAGS_FULL", Words: "the matching list is full", Means: "A tagged buffer was posted to a matching list that had no room for it. The library refuses such a post (ENOMEM), so something wrote into the queue beside it.", Causes: []string{"the program wrote over the queue"}},
 	{Code: uint32(abi.VendorTagGone), Name: "RNIC_VENDOR_TAG_GONE", Words: "the tagged buffer is not in the list", Means: "A tagged buffer was to be deleted that is not in the matching list, or not any more.", Causes: []string{"a message has matched it meanwhile: its completion is there, or comes", "the handle is not one that an IBV_WR_TAG_ADD of this queue has returned"}},
+	{
+		Code: uint32(abi.VendorTerminate), Name: "RNIC_VENDOR_TERMINATE", Words: "the peer sent a Terminate",
+		Means:  "iWARP: the peer refused a message and ended the connection with a Terminate, whose code says why.",
+		Causes: []string{"bad rkey, range or rights; no receive posted at the peer, or one too short"},
+		Look:   []string{"rnic ps --errors tells the code; rnic explain terminate CODE what it means"},
+	},
+	{
+		Code: uint32(abi.VendorProtocol), Name: "RNIC_VENDOR_PROTOCOL", Words: "the peer broke a rule of the protocol",
+		Means:  "iWARP: what came from the peer is not what the RFCs allow, and this end terminated the connection.",
+		Causes: []string{mangled, "a fault of the peer's adapter"},
+		Look:   []string{"rnic ps --errors tells the code; rnic explain terminate CODE what it means", capture},
+	},
 	{Code: uint32(abi.VendorModified), Name: "RNIC_VENDOR_MODIFIED", Words: "the program moved the QP to ERR", Means: "The program itself ended the queue pair: ibv_modify_qp to ERR, which rdma_disconnect does too."},
 }
 

@@ -228,6 +228,8 @@ var constants = []struct {
 		{"VendorSharedQueue", uint64(abi.VendorSharedQueue)},
 		{"VendorTagsFull", uint64(abi.VendorTagsFull)},
 		{"VendorTagGone", uint64(abi.VendorTagGone)},
+		{"VendorTerminate", uint64(abi.VendorTerminate)},
+		{"VendorProtocol", uint64(abi.VendorProtocol)},
 		{"VendorCQOverrun", uint64(abi.VendorCQOverrun)},
 		{"VendorModified", uint64(abi.VendorModified)},
 	}},
