@@ -49,6 +49,7 @@ type sequenceQueue struct {
 	slot                           uint32
 	sq, rq                         [3]uint32 // offset, entries, stride
 	sqAt, rqAt, sqProduce, rqProdu uint32
+	tags                           bool // sq has operations on a matching list, if any
 }
 
 type kind int
@@ -262,6 +263,7 @@ func (q *sequence) keep(v *sequenceVerb, body []byte, reply *ctl.Message) {
 		q.srqns = append(q.srqns, rsp.SRQN)
 		q.mapQueue(handle, reply, int(rsp.Bytes), &sequenceQueue{
 			rqAt: abi.OffRQProducer, rq: [3]uint32{rsp.Offset, rsp.Entries, rsp.Stride},
+			slot: rsp.Doorbell, sq: [3]uint32{rsp.TagOffset, rsp.TagOps, rsp.TagStride}, tags: true,
 		})
 	}
 	for k, pool := range q.pools {
@@ -298,7 +300,7 @@ func (q *sequence) post() {
 	b := m.Bytes()
 	for range 1 + q.r.IntN(4) {
 		if m.sq[1] > 0 && !q.odds(3) {
-			m.sqProduce = q.write(b, m.sq, m.sqProduce, q.work())
+			m.sqProduce = q.write(b, m.sq, m.sqProduce, q.workFor(m))
 		} else if m.rq[1] > 0 {
 			wr := abi.RecvWQE{NumSGE: q.one(1, 1, 0, 2, 33)}
 			m.rqProdu = q.write(b, m.rq, m.rqProdu, ctl.Bytes(&wr))

@@ -111,7 +111,20 @@ func (q *sequence) openXRCD() []byte {
 func (q *sequence) createSRQ() []byte {
 	return ctl.Bytes(&abi.CreateSRQReq{
 		PD: q.a(kindPD), MaxWR: q.one(16, 64, 0, 1, 1<<15, 1<<16), MaxSGE: q.one(1, 4, 0, 32, 33),
-		Limit: q.one(0, 0, 1, 100), Type: q.one(0, 1, 2), XRCD: q.a(kindXRCD), CQ: q.a(kindCQ),
+		Limit: q.one(0, 0, 1, 100), Type: q.one(0, 1, 2, 2, 3), XRCD: q.a(kindXRCD), CQ: q.a(kindCQ),
+		MaxTags: q.one(8, 1, 0, 1<<20), MaxTagOps: q.one(16, 1, 0, 1<<20),
+	})
+}
+
+// workFor is a request for the ring that m has beside receives.
+func (q *sequence) workFor(m *sequenceQueue) []byte {
+	if !m.tags {
+		return q.work()
+	}
+	return ctl.Bytes(&abi.TagWQE{
+		Tag: uint64(q.any(0, 1)), Mask: uint64(q.any(0, 1)), Opcode: uint8(q.any(0, 0, 0, 1, 2, 7)),
+		Flags: uint8(q.any(0, 1, 2, 3, 255)), NumSGE: uint16(q.one(1, 0, 4, 5, 65535)),
+		Unexpected: q.any(0, 1, 2), Handle: q.any(0, 1, 2, 3, 99),
 	})
 }
 
