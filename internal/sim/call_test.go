@@ -69,6 +69,7 @@ func TestRunCalls_FixedSeeds_KeepEveryPromise(t *testing.T) {
 //tidy:table
 var callMarks = []string{
 	"call.asked.RC", "call.asked.UC", "call.asked.UD", "call.up.RC", "call.up.UC", "call.up.UD",
+	"call.asked.XRC_SEND", "call.up.XRC_SEND", "call.up.XRC_RECV", "call.heard.XRC_RECV",
 	"call.heard.RC", "call.heard.UC", "call.heard.UD", "call.last_word", "call.rejects",
 	"call.delayed", "call.smaller_mtu", "call.farewell.up", "call.farewell.accepted", "call.sluggish", "call.migrated", "call.joined", "call.left",
 	// Ends that are destroyed in each state.

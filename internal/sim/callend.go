@@ -65,6 +65,7 @@ const (
 func (c *caller) newEnd(box *mailbox, kind rdma.QPType) *callEnd {
 	space := map[rdma.QPType]uint32{
 		rdma.QPTypeRC: spaceTCP, rdma.QPTypeUC: spaceIB, rdma.QPTypeUD: spaceUDP,
+		rdma.QPTypeXRCSend: spaceTCP, rdma.QPTypeXRCRecv: spaceTCP,
 	}[kind]
 	handle, refusal := c.session.CreateID(&abi.CreateIDReq{
 		Channel: box.handle, PortSpace: space, QPType: uint32(kind),
@@ -139,13 +140,26 @@ func (e *callEnd) react(r *abi.CMEvent) {
 	}
 }
 
-// talk sends a message to the peer.
+// talk sends a message to the peer. By XRC only one end can, to the shared queue of the other, whose
+// number programs tell each other in private data.
 func (e *callEnd) talk() {
 	if e.isGone || e.plug == nil || e.fate.State() != check.EndUp || e.plug.said >= talkMax {
 		return
 	}
-	e.plug.say(e.call, abi.SendWQE{})
-	if p := e.peer(); p != nil {
+	p := e.peer()
+	wqe := abi.SendWQE{}
+	switch e.kind {
+	case rdma.QPTypeXRCRecv:
+		return
+	case rdma.QPTypeXRCSend:
+		if p == nil {
+			return
+		}
+		wqe.Extra = p.plug.srqn
+	default:
+	}
+	e.plug.say(e.call, wqe)
+	if p != nil {
 		p.isTold = true
 	}
 }
@@ -247,7 +261,7 @@ func (e *callEnd) move(to rdma.QPState) bool {
 	if !e.plug.modify(&rsp.Attr, rdma.QPAttrMask(rsp.Mask)) {
 		return false
 	}
-	if to == rdma.QPStateInit {
+	if to == rdma.QPStateInit && e.plug.rq != nil {
 		for i := range talkMax {
 			e.plug.receive(i)
 		}

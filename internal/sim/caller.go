@@ -34,7 +34,7 @@ type mailbox struct {
 	isReading bool
 }
 
-// service is what a program listens to.
+// service is what a program listens to. The kind is that of the queue pairs that call.
 type service struct {
 	host int
 	kind rdma.QPType
@@ -44,8 +44,18 @@ type service struct {
 // servicePort is the lowest port; each program has one of its own.
 const servicePort = 7000
 
+// extendedPort is what the ports of XRC services have on top: they share a port space with RC's.
+const extendedPort = 100
+
 func (c *caller) service(kind rdma.QPType) service {
-	return service{c.host.index, kind, servicePort + uint16(c.slot)}
+	s := service{c.host.index, kind, servicePort + uint16(c.slot)}
+	if kind == rdma.QPTypeXRCRecv {
+		s.kind = rdma.QPTypeXRCSend
+	}
+	if s.kind == rdma.QPTypeXRCSend {
+		s.port += extendedPort
+	}
+	return s
 }
 
 func (w *World) newCaller(h *host) {
@@ -71,7 +81,9 @@ func (w *World) newCaller(h *host) {
 	}
 	h.callers = append(h.callers, c)
 	w.board.callers = append(w.board.callers, c)
-	for _, kind := range []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD} {
+	for _, kind := range []rdma.QPType{
+		rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD, rdma.QPTypeXRCRecv,
+	} {
 		c.listen(kind)
 	}
 	c.pace()
@@ -292,7 +304,7 @@ func (c *caller) lose() {
 	}
 	c.host.callers = slices.DeleteFunc(c.host.callers, func(o *caller) bool { return o == c })
 	for k := range w.board.lit {
-		if k.host == c.host.index && k.port == servicePort+uint16(c.slot) {
+		if k == c.service(k.kind) {
 			delete(w.board.lit, k)
 		}
 	}

@@ -53,8 +53,8 @@ func (w *World) pairsUp() [][2]*callEnd {
 	var out [][2]*callEnd
 	for _, token := range sortedKeys(w.board.calls) {
 		k := w.board.calls[token]
-		if k.kind != rdma.QPTypeRC || k.from == nil || k.from.isGone ||
-			k.from.fate.State() != check.EndUp {
+		if k.kind != rdma.QPTypeRC && k.kind != rdma.QPTypeXRCSend || k.from == nil ||
+			k.from.isGone || k.from.fate.State() != check.EndUp {
 			continue
 		}
 		p := k.from.peer()

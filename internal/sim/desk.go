@@ -20,6 +20,7 @@ type desk struct {
 	bells  []byte
 	mem    []byte
 	pd, cq uint32
+	xrcd   uint32
 	key    uint32
 	done   *ring.Consumer
 	plugs  map[uint32]*plug // by queue pair number
@@ -35,6 +36,7 @@ type plug struct {
 	kind              rdma.QPType
 	handle, qpn, slot uint32
 	sq, rq            *ring.Producer
+	srq, srqn         uint32 // XRC: the shared queue of a target, and its number for peers
 	place             int
 	said, heard       int
 	isBroken          bool // a request failed
@@ -71,10 +73,12 @@ func (c *caller) openDesk() {
 		NumSegments: 1,
 	}, []mem.Segment{{Addr: deskBase, Length: n, Mapped: c.mem}})
 	rsp, shared, r2 := ctx.CreateCQ(&abi.CreateCQReq{Entries: deskEntries})
-	if refusal != nil || r != nil || r2 != nil {
-		w.court.Failf("%s: open the device: %v, %v, %v", c.name, refusal, r, r2)
+	xrcd, r3 := ctx.OpenXRCD(nil, abi.XRCDCreate)
+	if refusal != nil || r != nil || r2 != nil || r3 != nil {
+		w.court.Failf("%s: open the device: %v, %v, %v, %v", c.name, refusal, r, r2, r3)
 		return
 	}
+	c.xrcd = xrcd
 	c.key, c.cq = mr.LKey, rsp.Handle
 	m := shared.Bytes()
 	c.done = ring.NewConsumer(m[abi.QueueHeaderBytes:],
@@ -110,22 +114,30 @@ func (c *caller) newPlug(kind rdma.QPType, owner *call, isActive bool) *plug {
 	}
 	rsp, shared, refusal := c.ctx.CreateQP(w.now, &abi.CreateQPReq{
 		Type: uint32(kind), PD: c.pd, SendCQ: c.cq, RecvCQ: c.cq, MaxSendWR: 2 * talkMax,
-		MaxRecvWR: talkMax, MaxSendSGE: 1, MaxRecvSGE: 1,
+		MaxRecvWR: talkMax, MaxSendSGE: 1, MaxRecvSGE: 1, XRCD: c.xrcd,
 	})
 	if refusal != nil {
 		w.court.Failf("%s: create_qp: %v", c.name, refusal)
 		return nil
 	}
-	m := shared.Bytes()
 	p := &plug{
 		caller: c, call: owner, isActive: isActive, kind: kind, handle: rsp.Handle, qpn: rsp.QPN,
 		slot: rsp.Doorbell, place: place, groups: map[rdma.GID]bool{},
-		sq: ring.NewProducer(m[rsp.SQOffset:],
+	}
+	m := shared.Bytes()
+	if kind != rdma.QPTypeXRCRecv {
+		p.sq = ring.NewProducer(m[rsp.SQOffset:],
 			ring.Geometry{Entries: rsp.SQEntries, Stride: rsp.SQStride},
-			ring.Word(m, abi.OffSQProducer), ring.Word(m, abi.OffSQConsumer)),
-		rq: ring.NewProducer(m[rsp.RQOffset:],
+			ring.Word(m, abi.OffSQProducer), ring.Word(m, abi.OffSQConsumer))
+	}
+	switch kind {
+	case rdma.QPTypeXRCSend:
+	case rdma.QPTypeXRCRecv:
+		p.addSharedQueue()
+	default:
+		p.rq = ring.NewProducer(m[rsp.RQOffset:],
 			ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
-			ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer)),
+			ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
 	}
 	c.places[place], c.plugs[p.qpn] = true, p
 	return p
@@ -178,7 +190,26 @@ func (p *plug) receive(i int) {
 	})
 	p.rq.Push()
 	p.rq.Publish()
-	p.ring()
+	if p.kind != rdma.QPTypeXRCRecv {
+		p.ring()
+	}
+}
+
+// addSharedQueue gives an XRC target receives: in a queue of its domain.
+func (p *plug) addSharedQueue() {
+	c := p.caller
+	rsp, shared, refusal := c.ctx.CreateSRQ(&abi.CreateSRQReq{
+		PD: c.pd, MaxWR: talkMax, MaxSGE: 1, Type: srqTypeXRC, XRCD: c.xrcd, CQ: c.cq,
+	})
+	if refusal != nil {
+		c.world.court.Failf("%s: create_srq: %v", c.name, refusal)
+		return
+	}
+	m := shared.Bytes()
+	p.srq, p.srqn = rsp.Handle, rsp.SRQN
+	p.rq = ring.NewProducer(m[rsp.Offset:],
+		ring.Geometry{Entries: rsp.Entries, Stride: rsp.Stride},
+		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
 }
 
 func (p *plug) ring() {
@@ -292,7 +323,7 @@ func (p *plug) received(e *abi.CQE) {
 			p.heard = n + 1
 			return
 		}
-		if p.kind == rdma.QPTypeRC {
+		if p.kind == rdma.QPTypeRC || p.kind == rdma.QPTypeXRCRecv {
 			break
 		}
 	}
@@ -327,6 +358,11 @@ func (p *plug) destroy() {
 	c.poll()
 	if refusal := c.ctx.DestroyQP(c.world.now, p.handle); refusal != nil {
 		c.world.court.Failf("%s: destroy_qp: %v", c.name, refusal)
+	}
+	if p.srq != 0 {
+		if refusal := c.ctx.DestroySRQ(p.srq); refusal != nil {
+			c.world.court.Failf("%s: destroy_srq: %v", c.name, refusal)
+		}
 	}
 	delete(c.plugs, p.qpn)
 	c.places[p.place] = false

@@ -41,7 +41,7 @@ func (c *caller) dial() {
 	w := c.world
 	to := w.board.callers[w.between(0, len(w.board.callers)-1)]
 	kind := rdma.QPType(w.pick(int(rdma.QPTypeRC), int(rdma.QPTypeRC), int(rdma.QPTypeUC),
-		int(rdma.QPTypeUD)))
+		int(rdma.QPTypeUD), int(rdma.QPTypeXRCSend)))
 	if len(w.board.calls) < w.board.plan.calls {
 		c.dialTo(to.service(kind))
 	}
