@@ -105,9 +105,9 @@ var evidence = []Entry{
 	{Code: uint32(abi.VendorTagsFull), Name: "RNIC_VENDOR_TAGS_FULL", Words: "the matching list is full", Means: "A tagged buffer was posted to a matching list that had no room for it. The library refuses such a post (ENOMEM), so something wrote into the queue beside it.", Causes: []string{"the program wrote over the queue"}},
 	{Code: uint32(abi.VendorTagGone), Name: "RNIC_VENDOR_TAG_GONE", Words: "the tagged buffer is not in the list", Means: "A tagged buffer was to be deleted that is not in the matching list, or not any more.", Causes: []string{"a message has matched it meanwhile: its completion is there, or comes", "the handle is not one that an IBV_WR_TAG_ADD of this queue has returned"}},
 	{
-		Code: uint32(abi.VendorTerminate), Name: "RNIC_VENDOR_TERMINATE", Words: "the peer sent a Terminate",
-		Means:  "iWARP: the peer refused a message and ended the connection with a Terminate, whose code says why.",
-		Causes: []string{"bad rkey, range or rights; no receive posted at the peer, or one too short"},
+		Code: uint32(abi.VendorTerminate), Name: "RNIC_VENDOR_TERMINATE", Words: "the peer ended the connection with a Terminate message",
+		Means:  "iWARP: the peer refused a message and ended the connection with a Terminate, whose code says why. Requests that were under way are flushed.",
+		Causes: []string{"a key, address or length that the peer does not grant", "no receive at the peer, or one that is too short: iWARP does not wait for one"},
 		Look:   []string{"rnic ps --errors tells the code; rnic explain terminate CODE what it means"},
 	},
 	{
