@@ -31,6 +31,12 @@ type Cause struct {
 	IsResponder bool
 	// TookReceive says that WRID is that of the receive in use.
 	TookReceive bool
-	// Opcode is the work request's (rdma.WROpcode), with IsResponder that of the packet (ib.Opcode).
+	// Opcode is the work request's (rdma.WROpcode), with IsResponder that of the packet (ib.Opcode),
+	// or of the message (iwarp.Opcode) where HasTerminate.
 	Opcode uint8
+	// Terminate is the code (iwarp.Code) of the Terminate that ended a connection of iWARP, where
+	// HasTerminate. IsTold says that the peer sent it, else this end has.
+	Terminate    uint16
+	HasTerminate bool
+	IsTold       bool
 }

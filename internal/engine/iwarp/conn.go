@@ -1,0 +1,303 @@
+package iwarp
+
+import (
+	"syscall"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/engine/work"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/iwarp"
+)
+
+// phase is where a connection is in its life.
+type phase uint8
+
+const (
+	phaseIdle    phase = iota // initiator: before Request
+	phaseRequest              // responder: the peer's request is coming in
+	phaseDecide               // responder: EventRequest is out, Accept or Reject is due
+	phaseReply                // initiator: the peer's reply is coming in
+	phaseReject               // responder: a refusal is going out
+	phaseRTR                  // responder: the reply is out, the peer has the first word
+	phaseOpen
+	phaseDrain     // open, until what was posted before Disconnect is done
+	phaseTerminate // a Terminate is going out
+	phaseClosed
+)
+
+// Conn is one MPA connection over a TCP stream. It has no lock: one thread owns it.
+type Conn struct {
+	cfg     ConnConfig
+	buffers *Buffers
+	now     clock.Time
+	phase   phase
+	qp      *QP
+	events  work.Deque[Event]
+	// deadline is when the phase ends by itself.
+	deadline clock.Time
+	end      End
+	closing  Closing
+
+	mpa setup
+	tx  transmitter
+	rx  receiver
+	// mulpdu is the longest ULPDU to send.
+	mulpdu int
+	// message says whose message is framed in part; isRequestTurn alternates between the two.
+	message       message
+	isRequestTurn bool
+	// isHeld keeps a responder that waits for no RTR silent until the initiator has sent something
+	// (RFC 5044 7.1.2), or until the time has come that it takes for one that never will.
+	isHeld bool
+	stats  ConnStats
+}
+
+// NewConn makes a connection over a stream that TCP has just established.
+func NewConn(cfg ConnConfig) *Conn {
+	if cfg.Revision == 0 {
+		cfg.Revision = iwarp.Revision2
+	}
+	if cfg.MSS == 0 {
+		cfg.MSS = limits.StreamMSSDefault
+	}
+	c := &Conn{cfg: cfg, buffers: cfg.Buffers, now: cfg.Now, deadline: clock.Never}
+	if c.buffers == nil {
+		c.buffers = NewBuffers()
+	}
+	if !cfg.Initiator {
+		c.phase = phaseRequest
+		c.deadline = c.now.Add(limits.MPARequestTimeout)
+	}
+	return c
+}
+
+// QP returns the queue pair that the connection is attached to, or nil.
+func (c *Conn) QP() *QP { return c.qp }
+
+// IsOpen reports that MPA is through and the connection is not over.
+func (c *Conn) IsOpen() bool { return c.phase == phaseOpen || c.phase == phaseDrain }
+
+// IsClosed reports that EventClosed was queued.
+func (c *Conn) IsClosed() bool { return c.phase == phaseClosed }
+
+// Closing says what is to be done with the stream; CloseNone before EventClosed, or where the
+// stream is gone.
+func (c *Conn) Closing() Closing { return c.closing }
+
+// End says how the connection has come to its end.
+func (c *Conn) End() End { return c.end }
+
+// PollEvent takes the oldest event.
+func (c *Conn) PollEvent(e *Event) bool {
+	if c.events.Len() == 0 {
+		return false
+	}
+	*e = *c.events.At(0)
+	c.events.Pop()
+	return true
+}
+
+func (c *Conn) emit(e Event) { *c.events.Push() = e }
+
+// PollTimeout returns when HandleTimeout wants to be called.
+func (c *Conn) PollTimeout() clock.Time { return c.deadline }
+
+// HandleTimeout does what is due.
+func (c *Conn) HandleTimeout(now clock.Time) {
+	c.now = now
+	if now < c.deadline || c.phase == phaseClosed {
+		return
+	}
+	c.deadline = clock.Never
+	switch c.phase {
+	case phaseOpen:
+		c.isHeld = false
+	case phaseRequest, phaseReply, phaseReject, phaseRTR, phaseDrain:
+		c.fail(End{How: HowTimeout}, CloseAbort)
+	case phaseTerminate:
+		c.close(c.end, CloseAbort)
+	case phaseIdle, phaseDecide, phaseClosed:
+	}
+}
+
+// maySend reports that messages may be framed.
+func (c *Conn) maySend() bool { return c.IsOpen() && !c.isHeld }
+
+// HasWork reports that Fill has something to do now.
+func (c *Conn) HasWork() bool {
+	if c.phase == phaseClosed {
+		return false
+	}
+	return c.tx.ahead() > 0 || c.hasMessage()
+}
+
+// hasMessage reports that frameNext may have something to frame.
+func (c *Conn) hasMessage() bool {
+	q := c.qp
+	if q == nil || !c.maySend() || !q.canRequest() {
+		return false
+	}
+	switch c.message {
+	case messageRequest:
+		return q.hasRequest()
+	case messageAnswer:
+		return true
+	case messageNone:
+	}
+	return q.recv.responses.Len() > 0 || q.hasRequest()
+}
+
+// Fill fills v with the next bytes to send, and reports whether there are any. They are valid until
+// the next call into the engine, which says by HandleSent how many of them are on their way.
+func (c *Conn) Fill(now clock.Time, v *work.Vector) bool {
+	c.enter(now)
+	v.Reset()
+	if c.phase == phaseClosed {
+		return false
+	}
+	for c.tx.ahead() < aheadBytes && c.tx.pieces.Len() < piecesAhead && c.frameNext() {
+	}
+	if c.phase == phaseClosed {
+		return false
+	}
+	if !c.list(v) {
+		c.loseMemory()
+		return false
+	}
+	return v.Bytes > 0
+}
+
+// piecesAhead bounds the pieces that are framed and not sent.
+const piecesAhead = 2 * work.VectorPieces
+
+// enter begins a call.
+func (c *Conn) enter(now clock.Time) {
+	c.now = now
+	if c.qp != nil {
+		c.qp.now = now
+	}
+}
+
+// loseMemory ends a connection that cannot finish an FPDU that it has begun: the memory that its
+// bytes were to come from is gone.
+func (c *Conn) loseMemory() {
+	q := c.qp
+	if q != nil && q.send.wrs.Len() > 0 && q.send.wrs.At(0).op.isMoving() {
+		q.failHead(rdma.WCLocProtErr, abi.VendorLocalKey)
+	}
+	c.fail(End{How: HowError}, CloseAbort)
+}
+
+// HandleSent says that TCP has taken the next n bytes of what Fill returned.
+func (c *Conn) HandleSent(now clock.Time, n int) {
+	c.enter(now)
+	if c.phase == phaseClosed {
+		return
+	}
+	c.take(n)
+	if c.qp != nil {
+		c.qp.completeDone(c.tx.sent)
+	}
+	if c.IsOpen() && c.tx.sent >= c.tx.origin {
+		c.establish()
+	}
+	c.advance()
+}
+
+// advance goes on where all that was framed is sent.
+func (c *Conn) advance() {
+	if c.tx.ahead() > 0 {
+		return
+	}
+	switch c.phase {
+	case phaseReject:
+		c.close(End{How: HowLocal}, CloseFIN)
+	case phaseTerminate:
+		c.close(c.end, CloseFIN)
+	case phaseDrain:
+		q := c.qp
+		if q == nil || q.isFinished() && q.recv.responses.Len() == 0 {
+			c.fail(End{How: HowLocal}, CloseFIN)
+		}
+	case phaseIdle, phaseRequest, phaseDecide, phaseReply, phaseRTR, phaseOpen, phaseClosed:
+	}
+}
+
+// Disconnect ends the connection in order: what was posted before is done, then the stream ends.
+func (c *Conn) Disconnect(now clock.Time) {
+	c.enter(now)
+	switch c.phase {
+	case phaseOpen:
+		c.phase = phaseDrain
+		c.isHeld = false
+		c.deadline = now.Add(limits.StreamDrainTimeout)
+		if c.qp != nil {
+			c.qp.finishQueue()
+		}
+		if c.phase == phaseDrain {
+			c.advance()
+		}
+	case phaseDrain, phaseTerminate, phaseReject, phaseClosed:
+	case phaseIdle, phaseRequest, phaseDecide, phaseReply, phaseRTR:
+		c.fail(End{How: HowLocal}, CloseAbort)
+	}
+}
+
+// HandleEnd says that the peer's direction of the stream ended: in order (0), or because the
+// connection broke.
+func (c *Conn) HandleEnd(now clock.Time, errno syscall.Errno) {
+	c.enter(now)
+	switch {
+	case c.phase == phaseClosed:
+	case errno != 0:
+		end := End{How: HowReset, Errno: errno}
+		if c.phase == phaseTerminate {
+			end = c.end
+		}
+		c.fail(end, CloseNone)
+	case c.phase == phaseTerminate, c.phase == phaseReject:
+		// What is on its way out is still worth saying.
+	case c.rx.isInside(), !c.IsOpen():
+		c.fail(End{How: HowPeer}, CloseAbort)
+	default:
+		c.fail(End{How: HowPeer}, CloseFIN)
+	}
+}
+
+// abandon ends the connection for its queue pair's owner. What is not sent yet is not sent.
+func (c *Conn) abandon(end End) {
+	if c.phase == phaseClosed {
+		return
+	}
+	how := CloseFIN
+	if c.tx.isInside() || !c.IsOpen() {
+		how = CloseAbort
+	}
+	c.fail(end, how)
+}
+
+// fail puts the queue pair into error, if MPA has brought it to life, and closes.
+func (c *Conn) fail(end End, how Closing) {
+	if q := c.qp; q != nil && c.mpa.isDone {
+		q.enterError()
+	}
+	c.close(end, how)
+}
+
+// close ends the connection.
+func (c *Conn) close(end End, how Closing) {
+	if c.phase == phaseClosed {
+		return
+	}
+	c.phase, c.end, c.closing = phaseClosed, end, how
+	c.deadline = clock.Never
+	c.release()
+	c.rx.release(c.buffers)
+	if c.qp != nil {
+		c.qp.conn = nil
+		c.qp = nil
+	}
+	c.emit(Event{Kind: EventClosed, End: end})
+}

@@ -1,0 +1,115 @@
+package iwarp
+
+import (
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/iwarp"
+)
+
+// refuseSegment ends the connection for a segment that is coming in.
+func (c *Conn) refuseSegment(f fault, content []byte) {
+	s := &c.rx.segment
+	t := iwarp.Terminate{Code: f.code, HasLength: true, SegmentLen: uint16(s.ulpdu), RDMAP: content}
+	if len(s.raw) > 0 && len(s.raw) == headerLen(s.raw) {
+		t.DDP = s.raw
+	} else {
+		t.RDMAP = nil
+	}
+	c.refuse(f, &t, uint8(s.header.Opcode))
+}
+
+// refuseFPDU ends the connection for an FPDU that MPA does not let through.
+func (c *Conn) refuseFPDU(code iwarp.Code) {
+	c.qp.recv.cause = work.Cause{}
+	c.refuse(protocolFault(code), &iwarp.Terminate{Code: code}, 0)
+}
+
+// refuse tells the owner of the queue pair and the peer what the peer did wrong.
+func (c *Conn) refuse(f fault, t *iwarp.Terminate, opcode uint8) {
+	q := c.qp
+	x := q.recv.cause
+	x.Status, x.IsResponder, x.Opcode = f.status, true, opcode
+	x.Terminate, x.HasTerminate = uint16(f.code), true
+	if q.recv.hasWR {
+		x.WRID, x.TookReceive = q.recv.wr.WRID, true
+	}
+	if x.Vendor == abi.VendorNone {
+		x.Vendor = abi.VendorProtocol
+	}
+	q.host.Note(q, x)
+	if !q.failReceive(f.status, x.Vendor) {
+		q.host.Raise(q, f.event)
+	}
+	q.enterError()
+	c.terminate(t)
+}
+
+// terminateLocally tells the peer that this side cannot go on.
+func (c *Conn) terminateLocally() {
+	c.terminate(&iwarp.Terminate{Code: iwarp.CodeRDMAPLocal})
+}
+
+// refuseSetup ends a connection whose set-up cannot work.
+func (c *Conn) refuseSetup(code iwarp.Code) {
+	q := c.qp
+	q.host.Note(q, work.Cause{
+		Vendor: abi.VendorProtocol, Terminate: uint16(code), HasTerminate: true, IsResponder: true,
+	})
+	q.enterError()
+	c.terminate(&iwarp.Terminate{Code: code})
+}
+
+// terminate says the last word: what is framed and not begun is dropped, then comes the Terminate,
+// then the end of the stream (RFC 5040 5.1, 6.2).
+func (c *Conn) terminate(t *iwarp.Terminate) {
+	if !c.isReading() && c.phase != phaseReply {
+		return
+	}
+	c.cut()
+	c.message = messageNone
+	c.phase = phaseTerminate
+	c.end = End{How: HowTerminateSent, Code: t.Code}
+	c.deadline = c.now.Add(limits.TerminateTimeout)
+	h := iwarp.Header{Opcode: iwarp.OpcodeTerminate, Last: true, MSN: 1}
+	var b [iwarp.TerminateMax]byte
+	c.frameSmall(&h, t.Append(b[:0]))
+	c.qp.host.Count(work.CountSentNak, 1)
+}
+
+// handleTerminate takes the peer's last word.
+func (c *Conn) handleTerminate(content []byte) {
+	q := c.qp
+	var t iwarp.Terminate
+	_ = t.Parse(content) // a cut one still tells its code
+	x := work.Cause{
+		Status: rdma.WCWRFlushErr, Vendor: abi.VendorTerminate,
+		Terminate: uint16(t.Code), HasTerminate: true, IsTold: true,
+	}
+	if w := q.blamed(&t); w != nil {
+		x.WRID, x.Opcode = w.WQE.WRID, w.WQE.Opcode
+		x.Key, x.Addr, x.Length = rdma.Key(w.WQE.RKey), w.WQE.RemoteAddr, uint64(w.Length)
+		x.Asked = rightOf(w.op.kind)
+	}
+	q.host.Note(q, x)
+	c.fail(End{How: HowTerminateReceived, Code: t.Code}, CloseFIN)
+}
+
+// blamed returns the request that a Terminate is about, where that can be told: READs and atomics
+// wait for their answer, others may be long complete.
+func (q *QP) blamed(t *iwarp.Terminate) *sendWR {
+	if len(t.RDMAP) >= iwarp.ReadRequestLen {
+		x, _ := iwarp.ParseReadRequest(t.RDMAP)
+		for i := range q.send.reads.Len() {
+			w := q.readAt(i)
+			if w.op.kind == kindRead && rdma.Key(w.sink) == x.SinkSTag {
+				return w
+			}
+		}
+	}
+	if q.send.reads.Len() > 0 && q.send.wrs.Len() == q.send.reads.Len() {
+		return q.readAt(0)
+	}
+	return nil
+}
