@@ -165,7 +165,7 @@ func (c Code) row() *codeRow {
 
 // TypeName names the error type in words; "" for an unknown one.
 func (c Code) TypeName() string {
-	switch c >> 8 {
+	switch uint8(c >> 8) {
 	case 0x00, 0x10:
 		return "local catastrophic error"
 	case 0x01:
