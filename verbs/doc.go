@@ -30,6 +30,12 @@
 // PD.AllocNull stands for parts of a message that nobody needs, and Context.AllocDeviceMemory is
 // memory of the NIC.
 //
+// # Tags
+//
+// A shared receive queue with SRQConfig.Tags sorts messages by the tag in their TagHeader into
+// buffers of SRQ.AddTag, and the rest into ordinary receives. For large messages the sender sends a
+// rendezvous request, and the receiver's NIC fetches the data (ibv_post_srq_ops(3)).
+//
 // # Concurrency
 //
 // Every method may be called from any goroutine. A queue pair has one lock for its send queue and

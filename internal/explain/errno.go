@@ -31,6 +31,7 @@ var errnos = []Entry{
 		Causes: []string{
 			"ibv_post_send: the queue is full; poll completions first (unsignaled sends give their slot back only when a later signaled one was polled)",
 			"ibv_post_recv: the queue is full; poll completions first",
+			"ibv_post_srq_ops: as many tagged buffers as max_num_tags are in the list or receive a message, or max_ops operations are under way",
 			"ibv_create_qp, ibv_create_cq, ibv_create_srq, ibv_alloc_pd, ibv_create_ah: a limit of the NIC is reached; the message under RNIC_VERBOSE=1 names it",
 			"ibv_reg_mr: a limit of regions; on hardware also RLIMIT_MEMLOCK (SoftRNIC locks no memory)",
 			"rdma_create_id: a limit of identifiers",
@@ -87,6 +88,7 @@ var errnos = []Entry{
 			"ibv_query_gid: an index beyond the table",
 			"ibv_resize_cq: fewer entries than completions wait in it, or more than max_cqe",
 			"ibv_modify_srq: srq_limit above the queue's size",
+			"ibv_post_srq_ops: a queue that does not match tags, an unknown operation or flag, or more scatter/gather entries than tm_caps.max_sge",
 			"ibv_attach_mcast: not a multicast GID, or not a UD queue pair",
 			"rdma_connect: the identifier's route is not resolved, or it is connected; private data longer than 56 bytes",
 			"rdma_accept: the identifier has no request, or it was answered; private data longer than 196 bytes",
