@@ -36,6 +36,8 @@ const (
 	CauseHasTerminate = 32
 	// CauseIsTold says that the peer sent that Terminate; else this end did.
 	CauseIsTold = 64
+	// CauseOfStream says that the connection is one of TCP: PeerQPN is the TCP port of the peer.
+	CauseOfStream = 128
 )
 
 // Cause is all that the NIC saw when a queue pair failed: the evidence behind a completion status.

@@ -209,16 +209,13 @@ func (i *identifier) ends() string {
 
 // causeOf is all that is known of an engine's evidence.
 func (q *qp) causeOf(e *work.Cause) *abi.Cause {
-	t, stats := q.ibt.Attr(), q.ibt.Stats()
 	c := &abi.Cause{
 		WRID: e.WRID, Addr: e.Addr, Length: e.Length, Timestamp: uint64(q.nic.now),
 		Status: uint32(e.Status), Vendor: uint32(e.Vendor), QPN: uint32(q.qpn),
 		PSN: uint32(e.PSN), Key: uint32(e.Key), Asked: uint32(e.Asked),
-		QPAccess: uint32(t.Access), Retries: e.Retries, RNRTries: e.RNRTries, Timeouts: e.Timeouts,
-		Naks: uint32(stats.Naks), LastNak: stats.LastNak, LastNakPSN: uint32(stats.LastNakPSN),
+		Retries: e.Retries, RNRTries: e.RNRTries, Timeouts: e.Timeouts,
 		Opcode: e.Opcode, State: uint8(q.state()), QPType: uint8(q.qpType),
-		Syndrome: e.Syndrome, Fault: uint8(e.Fault), Timeout: t.Timeout, RetryCnt: t.RetryCnt,
-		RNRRetry: t.RNRRetry, MaxRdAtomic: t.MaxDestRdAtomic,
+		Syndrome: e.Syndrome, Fault: uint8(e.Fault), Terminate: e.Terminate,
 	}
 	for _, f := range []struct {
 		isSet bool
@@ -227,14 +224,17 @@ func (q *qp) causeOf(e *work.Cause) *abi.Cause {
 		{e.IsResponder, abi.CauseOfPeer},
 		{e.TookReceive, abi.CauseTookReceive},
 		{e.HasRoom, abi.CauseHasRoom},
-		{!t.AV.DGID.IsZero(), abi.CauseHasPath},
+		{e.HasTerminate, abi.CauseHasTerminate},
+		{e.IsTold, abi.CauseIsTold},
 	} {
 		if f.isSet {
 			c.Flags |= f.flag
 		}
 	}
-	if !t.AV.DGID.IsZero() {
-		c.Local, c.Peer, c.PeerQPN = t.AV.SGID, t.AV.DGID, uint32(t.DestQPN)
+	if q.ibt != nil {
+		q.addPath(c)
+	} else {
+		q.addStream(c)
 	}
 	if e.HasRoom {
 		c.RegionLength = e.Room
@@ -242,6 +242,30 @@ func (q *qp) causeOf(e *work.Cause) *abi.Cause {
 		q.nic.describeKey(c)
 	}
 	return c
+}
+
+// addPath adds what a queue pair of packets knows of itself and its peer.
+func (q *qp) addPath(c *abi.Cause) {
+	t, stats := q.ibt.Attr(), q.ibt.Stats()
+	c.QPAccess = uint32(t.Access)
+	c.Naks, c.LastNak, c.LastNakPSN = uint32(stats.Naks), stats.LastNak, uint32(stats.LastNakPSN)
+	c.Timeout, c.RetryCnt, c.RNRRetry = t.Timeout, t.RetryCnt, t.RNRRetry
+	c.MaxRdAtomic = t.MaxDestRdAtomic
+	if !t.AV.DGID.IsZero() {
+		c.Flags |= abi.CauseHasPath
+		c.Local, c.Peer, c.PeerQPN = t.AV.SGID, t.AV.DGID, uint32(t.DestQPN)
+	}
+}
+
+// addStream adds what a queue pair of iWARP knows of itself and its peer.
+func (q *qp) addStream(c *abi.Cause) {
+	t := q.iwarp.Attr()
+	c.QPAccess, c.MaxRdAtomic = uint32(t.Access), t.MaxDestRdAtomic
+	if s := q.stream; s != nil {
+		c.Flags |= abi.CauseHasPath | abi.CauseOfStream
+		c.Local, c.Peer = rdma.GIDFromAddr(s.local.Addr()), rdma.GIDFromAddr(s.remote.Addr())
+		c.PeerQPN = uint32(s.remote.Port())
+	}
 }
 
 // describeKey adds what a refused key stands for.
@@ -263,7 +287,8 @@ func (q *qp) Note(_ *ibt.QP, e work.Cause) {
 		Kind: ErrorRequest, QPN: q.qpn, Chain: explain.Chain(c), Cause: c,
 	}
 	switch {
-	case e.IsResponder:
+	case e.HasTerminate && e.IsTold:
+	case e.IsResponder, e.HasTerminate:
 		r.Kind = ErrorPeer
 	case e.Status == rdma.WCSuccess:
 		r.Kind = ErrorQueue
@@ -275,7 +300,8 @@ func (q *qp) Note(_ *ibt.QP, e work.Cause) {
 // peersSide is what the other queue pair saw, where it is of this NIC too and refused the request.
 func (q *qp) peersSide(c *abi.Cause) []string {
 	peer := q.nic.qps[rdma.QPN(c.PeerQPN)]
-	isRefused := abi.Vendor(c.Vendor&0xff) == abi.VendorNak && c.Flags&abi.CauseOfPeer == 0
+	isRefused := abi.Vendor(c.Vendor&0xff) == abi.VendorNak &&
+		c.Flags&(abi.CauseOfPeer|abi.CauseOfStream) == 0
 	if !isRefused || peer == nil || !q.nic.IsLocal(rdma.GID(c.Peer)) {
 		return nil
 	}

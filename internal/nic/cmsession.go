@@ -167,8 +167,7 @@ func (s *CMSession) find(handle uint32) (*identifier, *rdma.Refusal) {
 		return nil, refusef(syscall.EINVAL, "communication identifier %d is unknown", handle)
 	}
 	if i.isUntaken {
-		i.isUntaken = false
-		s.nic.cm.engine.Taken(i.call)
+		s.nic.cm.taken(i)
 	}
 	return i, nil
 }

@@ -25,6 +25,8 @@ type CMIDStatus struct {
 	DestQPN   uint32 `json:"dest_qpn,omitempty"`
 	Channel   uint32 `json:"channel"`
 	Backlog   int    `json:"backlog,omitempty"`
+	// WithoutTCP is why a listener goes on without iWARP.
+	WithoutTCP string `json:"without_tcp,omitempty"`
 }
 
 // GroupStatus is one multicast group.
@@ -49,6 +51,7 @@ func (i *identifier) status() CMIDStatus {
 		State: i.state.String(), PortSpace: i.space.String(), Type: i.qpType.String(),
 		Local: i.src.String(), Remote: i.dst.String(), QPN: uint32(i.qpn),
 		DestQPN: uint32(i.peer.qpn), Channel: i.channel, Backlog: i.backlog,
+		WithoutTCP: i.deaf,
 	}
 	if d := &i.binding; d.isBound {
 		s.Device = d.device.name

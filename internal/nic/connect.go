@@ -65,6 +65,9 @@ func (s *CMSession) Connect(now clock.Time, req *abi.CMConnReq) *rdma.Refusal {
 	if i.state != idRouted {
 		return refusef(syscall.EINVAL, "connect: the identifier is %v", i.state)
 	}
+	if i.isStreamed() {
+		return s.nic.cm.dial(i, &req.Param)
+	}
 	room := mad.REQPrivateLen - mad.IPHeaderLen
 	if i.isDatagram() {
 		room = mad.SIDRREQPrivateLen - mad.IPHeaderLen
@@ -183,6 +186,8 @@ func (s *CMSession) Accept(now clock.Time, req *abi.CMConnReq) *rdma.Refusal {
 		r = c.establish(i)
 	case i.state != idRequested:
 		return refusef(syscall.EINVAL, "accept: the identifier is %v", i.state)
+	case i.isStreamed():
+		r = c.acceptStream(i, p)
 	case p.QPN > numberMask:
 		r = refusef(syscall.EINVAL, "accept: qp_num %#x has more than 24 bits", p.QPN)
 	case i.isDatagram():
@@ -265,6 +270,9 @@ func (s *CMSession) Reject(now clock.Time, req *abi.CMConnReq) *rdma.Refusal {
 		return r
 	}
 	room := mad.REJPrivateLen
+	if i.isStreamed() {
+		room = privateDataMax
+	}
 	if i.isDatagram() {
 		room = mad.SIDRREPPrivateLen
 	}
@@ -275,7 +283,8 @@ func (s *CMSession) Reject(now clock.Time, req *abi.CMConnReq) *rdma.Refusal {
 			len(private), room)
 	case req.Reason > reasonMax:
 		return refusef(syscall.EINVAL, "reject: reason %d has more than 16 bits", req.Reason)
-	case i.state != idRequested && i.state != idReplied && i.state != idAccepted:
+	case i.state != idRequested && i.state != idReplied && i.state != idAccepted,
+		i.state == idAccepted && i.isStreamed():
 		return refusef(syscall.EINVAL, "reject: the identifier is %v", i.state)
 	}
 	c, reason := s.nic.cm, mad.Reason(req.Reason)
@@ -293,6 +302,9 @@ const reasonMax = 0xffff
 // reject sends a REJ, or a SIDR_REP that refuses.
 func (c *connections) reject(i *identifier, reason mad.Reason, private []byte) *rdma.Refusal {
 	var r *rdma.Refusal
+	if i.isStreamed() {
+		return c.rejectStream(i, private)
+	}
 	if i.isDatagram() {
 		r = c.engine.AnswerService(c.nic.now, i.call, &cm.SIDRAnswer{
 			Status: uint8(mad.SIDRStatusRejected), PrivateData: private,
@@ -316,6 +328,8 @@ func (s *CMSession) Disconnect(now clock.Time, handle uint32) *rdma.Refusal {
 	switch {
 	case r != nil:
 		return r
+	case i.isStreamed():
+		return s.nic.cm.disconnectStream(i)
 	case i.call == 0 && i.state != idFailed:
 		return refusef(syscall.EINVAL, "disconnect: the identifier is %v", i.state)
 	case i.state != idEstablished || i.isDatagram():

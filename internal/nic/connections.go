@@ -57,8 +57,8 @@ type service struct {
 	listeners []*identifier
 }
 
-// listen enters a listener.
-func (c *connections) listen(i *identifier) *rdma.Refusal {
+// serve enters a listener for requests that come in packets.
+func (c *connections) serve(i *identifier) *rdma.Refusal {
 	id := i.space.service(i.src.port)
 	v := c.services[id]
 	if v == nil {
@@ -92,6 +92,7 @@ func (c *connections) offer(v *service) *rdma.Refusal {
 
 // unlisten takes a listener out.
 func (c *connections) unlisten(i *identifier) {
+	c.unlistenStream(i)
 	v := i.service
 	if v == nil {
 		return
@@ -121,6 +122,10 @@ func (c *connections) destroy(i *identifier) {
 
 // hangUp gives the identifier's connection back to the engine.
 func (c *connections) hangUp(i *identifier) {
+	if i.isUntaken {
+		c.taken(i)
+	}
+	c.dropStream(i)
 	if i.call == 0 {
 		return
 	}
@@ -129,8 +134,19 @@ func (c *connections) hangUp(i *identifier) {
 		delete(c.accepted, i.qpn)
 	}
 	c.engine.Release(c.nic.now, i.call)
-	i.call, i.isUntaken = 0, false
+	i.call = 0
 	c.stir()
+}
+
+// taken says that a program has seen a request, which counts against its listener's backlog no
+// more.
+func (c *connections) taken(i *identifier) {
+	i.isUntaken = false
+	if i.listener != nil {
+		i.listener.untaken--
+	} else {
+		c.engine.Taken(i.call)
+	}
 }
 
 // stir says that the engine was called.
@@ -154,7 +170,7 @@ func (c *connections) handleTimeout(now clock.Time) {
 func (c *connections) handleUnreachable(peer rdma.GID, why syscall.Errno) {
 	for _, h := range slices.Sorted(maps.Keys(c.ids)) {
 		i := c.ids[h]
-		if i.state != idConnecting || i.binding.remote != peer {
+		if i.state != idConnecting || i.binding.remote != peer || i.isStreamed() {
 			continue
 		}
 		c.hangUp(i)

@@ -57,6 +57,7 @@ type pd struct {
 // census counts objects of the whole NIC against the limits.
 type census struct {
 	pds, cqs, qps, srqs, ahs, channels, xrcds int
+	tags                                      uint32 // room in all matching lists
 	dmBytes                                   uint64
 }
 

@@ -19,6 +19,9 @@ type Counters struct {
 	SentMAD        uint64
 	BadMAD         uint64 // packets for QP1 that are none
 	TurnedAway     uint64 // connection requests that reached no program
+	// TCP connections of iWARP: made, taken, refused, and given up for others before they had said
+	// anything that makes sense.
+	StreamsConnected, StreamsAccepted, StreamsRefused, StreamsDisplaced uint64
 }
 
 // BadPKey counts packets dropped for their partition key.
@@ -66,6 +69,8 @@ func (c *Counters) Named() map[string]uint64 {
 		"stray_doorbells": c.StrayDoorbells, "cq_overruns": c.CQOverruns,
 		"rcvd_mads": c.RcvdMAD, "sent_mads": c.SentMAD, "bad_mads": c.BadMAD,
 		"cm_requests_turned_away": c.TurnedAway,
+		"tcp_connected":           c.StreamsConnected, "tcp_accepted": c.StreamsAccepted,
+		"tcp_refused": c.StreamsRefused, "tcp_displaced": c.StreamsDisplaced,
 	}
 	for i, name := range engineCounterNames {
 		out[name] = c.Engine[i]

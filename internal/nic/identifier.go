@@ -50,11 +50,19 @@ type identifier struct {
 
 	src, dst sockaddr
 	ownsPort bool // in the port table
-	options  idOptions
-	choice   *device // that the program insists on; nil leaves it to the address
-	binding  binding
-	service  *service // of a listener
-	backlog  int
+	// isPortChosen says that the program left the port to the NIC.
+	isPortChosen bool
+	options      idOptions
+	choice       *device // that the program insists on; nil leaves it to the address
+	binding      binding
+	service      *service // of a listener
+	backlog      int
+	deaf         string // why a listener goes on without TCP
+	// stream is the connection of TCP, or the listener; nil when there is none. listener is whose
+	// request it was, untaken how many of those the program has not looked at.
+	stream   *stream
+	listener *identifier
+	untaken  int
 
 	// call names the connection in the engine; 0 when there is none.
 	call      cm.ID

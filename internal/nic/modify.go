@@ -28,13 +28,31 @@ func (c *Context) ModifyQP(now clock.Time, req *abi.ModifyQPReq) (abi.QPAttr, *r
 		return abi.QPAttr{}, refusef(syscall.EINVAL, "queue pair %d is unknown", req.Handle)
 	}
 	mask := rdma.QPAttrMask(req.Mask)
-	to, r := q.target(&req.Attr, mask)
+	var r *rdma.Refusal
+	if q.ibt != nil {
+		r = q.modifyPackets(now, req, mask)
+	} else {
+		r = q.modifyStreamed(now, &req.Attr, mask)
+	}
 	if r != nil {
 		return abi.QPAttr{}, r
 	}
+	c.nic.settle(q)
+	c.nic.failDoomed()
+	return q.query(), nil
+}
+
+// modifyPackets is ModifyQP for a queue pair whose wire is one of packets.
+func (q *qp) modifyPackets(
+	now clock.Time, req *abi.ModifyQPReq, mask rdma.QPAttrMask,
+) *rdma.Refusal {
+	to, r := q.target(&req.Attr, mask)
+	if r != nil {
+		return r
+	}
 	attr := *q.ibt.Attr()
 	if r := q.apply(&attr, &req.Attr, mask); r != nil {
-		return abi.QPAttr{}, r
+		return r
 	}
 	if q.qpType == rdma.QPTypeUD && to == sRTR {
 		// A datagram's path MTU is the port's (IBTA 9.8.3.1); verbs have no attribute for it.
@@ -52,9 +70,7 @@ func (c *Context) ModifyQP(now clock.Time, req *abi.ModifyQPReq) (abi.QPAttr, *r
 	}
 	q.noteModified(to)
 	q.ibt.Modify(now, &attr, mask, to)
-	c.nic.settle(q)
-	c.nic.failDoomed()
-	return q.query(), nil
+	return nil
 }
 
 // target returns the state to go to after the mask and the edge were checked.
@@ -188,6 +204,9 @@ func (c *Context) QueryQP(handle uint32) (abi.QPAttr, *rdma.Refusal) {
 }
 
 func (q *qp) query() abi.QPAttr {
+	if q.ibt == nil {
+		return q.queryStreamed()
+	}
 	t, s := q.ibt.Attr(), q.state()
 	out := abi.QPAttr{
 		State: uint32(s), CurState: uint32(s), PathMTU: uint32(t.PathMTU),

@@ -59,6 +59,7 @@ type NIC struct {
 	// multicast and cm have tables of their own.
 	multicast *multicast
 	cm        *connections
+	streams   *streams
 	nextID    uint32
 	nextQPN   rdma.QPN
 	nextSRQN  uint32
@@ -98,6 +99,7 @@ func New(cfg Config) *NIC {
 	}
 	n.multicast = newMulticast(n)
 	n.cm = newConnections(n)
+	n.streams = newStreams(n)
 	return n
 }
 
@@ -140,7 +142,7 @@ func (n *NIC) HandlePacket(now clock.Time, p *ibt.Packet) {
 	n.now = now
 	dest := p.Headers.BTH.DestQPN
 	q := n.qps[dest]
-	if q == nil {
+	if q == nil || q.ibt == nil {
 		n.handleSpecial(now, p, dest)
 		return
 	}
@@ -169,7 +171,7 @@ func (n *NIC) HandleUnreachable(now clock.Time, peer rdma.GID) {
 	n.counters.Unreachable++
 	for _, c := range n.contexts {
 		for _, q := range c.sortedQPs() {
-			if q.qpType != rdma.QPTypeUD && q.ibt.Attr().AV.DGID == peer {
+			if q.ibt != nil && q.qpType != rdma.QPTypeUD && q.ibt.Attr().AV.DGID == peer {
 				q.ibt.HandleUnreachable(now)
 				n.settle(q)
 			}
@@ -202,6 +204,7 @@ func (n *NIC) HandleTimeout(now clock.Time) {
 	}
 	n.pacer.release(n, now)
 	n.held.handleTimeout(now)
+	n.streams.handleTimeout(now)
 	n.moderated.handleTimeout(now)
 	n.failDoomed()
 	n.cm.handleTimeout(now)
@@ -209,8 +212,8 @@ func (n *NIC) HandleTimeout(now clock.Time) {
 
 // PollTimeout returns when HandleTimeout wants to be called; it may be early, never late.
 func (n *NIC) PollTimeout() clock.Time {
-	return min(n.timers.next(), n.cm.pollTimeout(), n.pacer.deadline(), n.moderated.deadline(),
-		n.held.deadline())
+	return min(n.timers.next(), n.streams.timers.next(), n.cm.pollTimeout(), n.pacer.deadline(),
+		n.moderated.deadline(), n.held.deadline())
 }
 
 // PollTransmit fills p with the next packet to send: management first, then QPs in turns.
@@ -235,17 +238,26 @@ func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 		n.run.pop()
 		n.settle(q)
 	}
+	if len(n.streams.flushing) > 0 {
+		n.streams.flush(now)
+	}
 	n.failDoomed()
 	return false
 }
 
-// HasWork reports that PollTransmit may have more although it returned false once.
-func (n *NIC) HasWork() bool { return n.run.head != nil || n.cm.isActive }
+// HasWork reports that PollTransmit or PollStream may have more although they returned false once.
+func (n *NIC) HasWork() bool {
+	return n.run.head != nil || n.cm.isActive || n.streams.hasWork()
+}
 
 // settle follows a QP after a call into its engine: run queue, timer, and the state that the
 // application sees.
 func (n *NIC) settle(q *qp) {
 	if q.dead {
+		return
+	}
+	if q.ibt == nil {
+		n.settleStreamed(q)
 		return
 	}
 	n.show(q)

@@ -68,7 +68,7 @@ func (t *portTable) claim(i *identifier, rover uint32) *rdma.Refusal {
 			continue // a port that was given back just now may have late packets
 		}
 		if _, errno := conflict(i, t.owners[i.space.service(port)], false); errno == 0 {
-			t.last, i.src.port = port, port
+			t.last, i.src.port, i.isPortChosen = port, port, true
 			t.enter(i)
 			return nil
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
+	"github.com/softrnic/softrnic/internal/engine/iwarp"
 	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/mem"
@@ -27,7 +28,9 @@ type qp struct {
 	nic     *NIC
 	context *Context
 	engine  engine
-	ibt     *ibt.QP // the engine itself where the wire is one of packets, else nil
+	ibt     *ibt.QP   // the engine itself where the wire is one of packets, else nil
+	iwarp   *iwarp.QP // the engine itself where it is one of streams, else nil
+	stream  *stream   // its connection, or the one that it is to have
 	qpn     rdma.QPN
 	qpType  rdma.QPType
 	handle  uint32
@@ -247,8 +250,12 @@ func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Share
 			ring.Geometry{Entries: rsp.RQEntries, Stride: rsp.RQStride},
 			ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer)), rsp.MaxRecvSGE, false)
 	}
-	q.ibt = ibt.New(cfg)
-	q.engine = q.ibt
+	if c.device.transport.hasStreams {
+		q.newStreamed(&cfg)
+	} else {
+		q.ibt = ibt.New(cfg)
+		q.engine = q.ibt
+	}
 	q.count(1)
 	c.qps[q.handle] = q
 	n.qps[q.qpn] = q
@@ -309,8 +316,12 @@ func (n *NIC) removeQP(q *qp) {
 	n.multicast.detachAll(q)
 	q.engine.Release()
 	n.memory.ReleaseQP(q.qpn)
-	n.unqueue(q)
-	n.timers.remove(q)
+	if q.ibt != nil {
+		n.unqueue(q)
+		n.timers.remove(q)
+	} else {
+		n.releaseStreamed(q)
+	}
 	delete(n.qps, q.qpn)
 	delete(c.qps, q.handle)
 	if q.domain == nil {
@@ -332,7 +343,11 @@ func (q *qp) state() rdma.QPState {
 
 // fail moves the QP to the error state from outside.
 func (q *qp) fail(now clock.Time) {
-	a := *q.ibt.Attr()
-	q.ibt.Modify(now, &a, rdma.QPAttrState, rdma.QPStateError)
+	if q.ibt != nil {
+		a := *q.ibt.Attr()
+		q.ibt.Modify(now, &a, rdma.QPAttrState, rdma.QPStateError)
+	} else {
+		q.iwarp.Modify(now, q.iwarp.Attr(), rdma.QPAttrState, rdma.QPStateError)
+	}
 	q.nic.settle(q)
 }

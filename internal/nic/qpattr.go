@@ -18,6 +18,9 @@ func (s *CMSession) InitQPAttr(req *abi.CMInitQPAttrReq) (abi.CMInitQPAttrRsp, *
 	if !i.binding.isBound {
 		return rsp, refusef(syscall.EINVAL, "init_qp_attr: the identifier is bound to no device")
 	}
+	if i.isStreamed() {
+		return i.streamAttr(req)
+	}
 	mask := rdma.QPAttrMask(0)
 	switch to := rdma.QPState(req.State); {
 	case i.isDatagram() && (to == sInit || to == sRTR || to == sRTS):

@@ -110,6 +110,8 @@ type QPStatus struct {
 	Retransmitted uint64         `json:"retransmitted"`
 	Naks          uint64         `json:"rcvd_naks"`
 	Counters      EngineCounters `json:"counters"`
+	// Stream is the connection of iWARP.
+	Stream *StreamStatus `json:"stream,omitempty"`
 
 	Errors uint64 `json:"errors"`
 	Error  string `json:"last_error,omitempty"`
@@ -206,16 +208,15 @@ func (c *Context) status() ContextStatus {
 }
 
 func (q *qp) status() QPStatus {
-	t, stats := q.ibt.Attr(), q.ibt.Stats()
 	s := QPStatus{
 		Handle: q.handle, QPN: uint32(q.qpn), Type: q.qpType.String(), State: q.state().String(),
 		PD: q.init.PD, SendCQ: q.init.SendCQ, RecvCQ: q.init.RecvCQ, SRQ: q.init.SRQ,
-		PathMTU: t.PathMTU.Bytes(), Pending: stats.Pending, InFlight: stats.InFlight,
-		Window: stats.Window, Retries: stats.Retries, Errors: q.errors,
-		Retransmitted: stats.Retransmitted, Naks: stats.Naks, Counters: q.counters,
+		Errors: q.errors, Counters: q.counters,
 	}
-	if !t.AV.DGID.IsZero() {
-		s.Local, s.Remote, s.DestQPN = t.AV.SGID.String(), t.AV.DGID.String(), uint32(t.DestQPN)
+	if q.ibt != nil {
+		q.addPackets(&s)
+	} else {
+		s.Pending, s.Stream = q.iwarp.Stats().Pending, q.stream.status()
 	}
 	if q.errors > 0 {
 		s.Error = strings.Join(brief(explain.Chain(&q.lastCause)), ": ")
@@ -223,10 +224,21 @@ func (q *qp) status() QPStatus {
 	return s
 }
 
+// addPackets adds what a queue pair of packets knows.
+func (q *qp) addPackets(s *QPStatus) {
+	t, stats := q.ibt.Attr(), q.ibt.Stats()
+	s.PathMTU, s.Pending, s.InFlight = t.PathMTU.Bytes(), stats.Pending, stats.InFlight
+	s.Window, s.Retries, s.Retransmitted = stats.Window, stats.Retries, stats.Retransmitted
+	s.Naks = stats.Naks
+	if !t.AV.DGID.IsZero() {
+		s.Local, s.Remote, s.DestQPN = t.AV.SGID.String(), t.AV.DGID.String(), uint32(t.DestQPN)
+	}
+}
+
 // PeerOf returns the other end of a connected QP, as far as the QP knows it.
 func (n *NIC) PeerOf(qpn rdma.QPN) (gid rdma.GID, peer rdma.QPN, ok bool) {
 	q := n.qps[qpn]
-	if q == nil {
+	if q == nil || q.ibt == nil {
 		return gid, 0, false
 	}
 	t := q.ibt.Attr()

@@ -3,9 +3,6 @@ package nic
 import (
 	"net/netip"
 	"syscall"
-
-	"github.com/softrnic/softrnic/internal/clock"
-	"github.com/softrnic/softrnic/internal/engine/work"
 )
 
 // StreamID names a TCP connection or a listener between a NIC and its shell. Numbers are not given
@@ -71,65 +68,4 @@ type StreamConnected struct {
 	Errno syscall.Errno // 0: connected
 	Local netip.AddrPort
 	MSS   int // payload of a full segment in bytes; 0 when unknown
-}
-
-// HandleAccepted takes a connection that came in. It returns false for one that the NIC does not
-// want; the shell resets it.
-func (n *NIC) HandleAccepted(now clock.Time, listener StreamID, a *StreamAccepted) (
-	StreamID, bool,
-) {
-	n.now = now
-	return 0, false
-}
-
-// HandleConnected takes the outcome of a Connect. With an errno the stream is gone.
-func (n *NIC) HandleConnected(now clock.Time, id StreamID, c *StreamConnected) {
-	n.now = now
-}
-
-// HandleStream takes bytes that arrived, in order. b is the shell's and valid during the call.
-func (n *NIC) HandleStream(now clock.Time, id StreamID, b []byte) {
-	n.now = now
-}
-
-// ReceiveSpace returns where the next bytes of a stream belong in memory of an application, for
-// the shell to receive them there without a copy; nil where they have to go through HandleStream.
-// What it returns is valid until the next call into the NIC.
-func (n *NIC) ReceiveSpace(id StreamID) [][]byte { return nil }
-
-// HandleReceived says that the first count bytes of ReceiveSpace, which was called just before, are
-// filled.
-func (n *NIC) HandleReceived(now clock.Time, id StreamID, count int) {
-	n.now = now
-}
-
-// HandleStreamEnd says that the peer will send nothing more: errno is 0 for an orderly end (FIN),
-// else what broke the connection, which is then gone in both directions.
-func (n *NIC) HandleStreamEnd(now clock.Time, id StreamID, errno syscall.Errno) {
-	n.now = now
-}
-
-// PollStream names the next stream that has something to send and whose socket is not full.
-// Streams take turns.
-func (n *NIC) PollStream(now clock.Time, id *StreamID) bool {
-	n.now = now
-	return false
-}
-
-// FillStream fills v with the next bytes to send. They are valid until the next call into the NIC,
-// which is HandleSent. It returns false when there is nothing to send.
-func (n *NIC) FillStream(now clock.Time, id StreamID, v *work.Vector) bool {
-	n.now = now
-	return false
-}
-
-// HandleSent says that the socket took the first sent bytes of what FillStream filled last. full
-// says that it takes no more now: HandleWritable follows when it does.
-func (n *NIC) HandleSent(now clock.Time, id StreamID, sent int, full bool) {
-	n.now = now
-}
-
-// HandleWritable says that a socket that was full takes more.
-func (n *NIC) HandleWritable(now clock.Time, id StreamID) {
-	n.now = now
 }

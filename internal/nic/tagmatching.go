@@ -50,7 +50,24 @@ func (c *Context) checkTags(req *abi.CreateSRQReq) *rdma.Refusal {
 		return refusef(syscall.EINVAL, "tm_cap.max_ops %d outside 1…%d", req.MaxTagOps,
 			limits.MaxTagOps)
 	}
+	if r := c.checkRoomForTags(req.MaxTags); r != nil {
+		return r
+	}
 	return c.checkSlots()
+}
+
+func (c *Context) checkRoomForTags(n uint32) *rdma.Refusal {
+	own := n
+	for _, t := range c.tagSlots {
+		own += t.maxTags
+	}
+	switch {
+	case own > limits.MaxTagsInAll/2:
+		return refusef(syscall.ENOMEM, "limit of %d tagged buffers a program", limits.MaxTagsInAll/2)
+	case c.nic.counts.tags+n > limits.MaxTagsInAll:
+		return refusef(syscall.ENOMEM, "limit of %d tagged buffers", limits.MaxTagsInAll)
+	}
+	return nil
 }
 
 // checkSlots refuses one more of what rings doorbells where the page has no bit left.
@@ -89,11 +106,13 @@ func (s *srq) matchTags(req *abi.CreateSRQReq, rsp *abi.CreateSRQRsp) {
 		c.tagSlots = make(map[uint32]*tagging)
 	}
 	c.tagSlots[t.slot] = t
+	c.nic.counts.tags += t.maxTags
 }
 
 // end is the opposite of matchTags. What is in the list vanishes without completions.
 func (t *tagging) end() {
 	c := t.srq.context
+	c.nic.counts.tags -= t.maxTags
 	delete(c.tagSlots, t.slot)
 	c.freeSlots = append(c.freeSlots, t.slot)
 	t.srq.cq.users--

@@ -480,6 +480,45 @@ func TestCreateSRQ_Tags_WhatIsRefused(t *testing.T) {
 	x.leavesNothing()
 }
 
+// TestCreateSRQ_Tags_RoomIsBounded for one program and for all, and comes back.
+func TestCreateSRQ_Tags_RoomIsBounded(t *testing.T) {
+	x := newTagBench(t, limits.MaxTags)
+	full := func(c *Context, pd, cq uint32) (n uint32) {
+		for {
+			_, _, r := c.CreateSRQ(&abi.CreateSRQReq{
+				PD: pd, MaxWR: 1, MaxSGE: 1, Type: srqTypeTags, CQ: cq, MaxTags: limits.MaxTags,
+				MaxTagOps: 1,
+			})
+			if r != nil {
+				if !errors.Is(r, syscall.ENOMEM) {
+					t.Fatal(r)
+				}
+				return n
+			}
+			n++
+		}
+	}
+	const half = limits.MaxTagsInAll / limits.MaxTags / 2
+	if n := full(x.c, x.pd, x.rcq.handle); n != half-1 {
+		t.Errorf("%d queues beside the first", n)
+	}
+	for i, want := range []uint32{half, 0} {
+		c, _ := x.open()
+		pd, r := c.AllocPD()
+		x.granted(r)
+		cq, _, r := c.CreateCQ(&abi.CreateCQReq{Entries: 1})
+		x.granted(r)
+		if n := full(c, pd, cq.Handle); n != want {
+			t.Errorf("program %d: %d queues", i+2, n)
+		}
+		defer x.n.CloseContext(x.now, c)
+	}
+	x.n.CloseContext(x.now, x.c)
+	if x.n.counts.tags != limits.MaxTagsInAll/2 {
+		t.Errorf("%d tags are counted", x.n.counts.tags)
+	}
+}
+
 // TestTags_QueueDestroyedWithBuffers_LeavesNothing: the slot of its doorbell serves the next.
 func TestTags_QueueDestroyedWithBuffers_LeavesNothing(t *testing.T) {
 	x := newTagBench(t, 4)

@@ -31,6 +31,8 @@ type transport struct {
 	// hasIPGIDs: the GIDs are the addresses. Elsewhere a port has one GID, and Port.Addresses tells
 	// what it is reached by.
 	hasIPGIDs bool
+	// hasStreams: connections are those of TCP, and only rdma_cm makes them.
+	hasStreams bool
 }
 
 //tidy:table
@@ -49,7 +51,7 @@ var transports = [...]transport{
 		name: "iwarp", nodeType: nodeTypeRNIC, kind: transportIWARP, linkLayer: linkEthernet,
 		qpTypes:  []rdma.QPType{rdma.QPTypeRC},
 		caps:     commonCaps,
-		portCaps: portCapCM,
+		portCaps: portCapCM, hasStreams: true,
 	},
 }
 

@@ -243,6 +243,7 @@ var constants = []struct {
 		{"CauseHasPath", abi.CauseHasPath},
 		{"CauseHasTerminate", abi.CauseHasTerminate},
 		{"CauseIsTold", abi.CauseIsTold},
+		{"CauseOfStream", abi.CauseOfStream},
 		{"CauseBytes", abi.CauseBytes},
 		{"CauseWords", abi.CauseWords},
 		{"CauseNumberWords", abi.CauseNumberWords},
