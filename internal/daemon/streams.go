@@ -8,9 +8,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/netio/tcp"
 	"github.com/softrnic/softrnic/internal/nic"
+	"github.com/softrnic/softrnic/internal/rdma"
 )
 
 // openStreams gives the lane TCP where a device is to have it, and tells the NIC's configuration.
@@ -23,6 +25,7 @@ func (l *lane) openStreams(cfg *nic.Config) {
 	}
 	l.streams = tcp.Open(tcp.Config{
 		Epoll: l.epoll, Now: l.now, DescriptorMax: streamDescriptorMax(), Admits: l.admitsStream,
+		Tap: l.taps.Streams(),
 	})
 	cfg.Streams = l.streams
 	// Without /proc the thread of the lane has to be in the right namespace already, which it is
@@ -40,6 +43,20 @@ func (l *lane) keepOwn(sources []gidSource) {
 	l.own = l.own[:0]
 	for i := range sources {
 		l.own = append(l.own, sources[i].addr.WithZone(""))
+	}
+}
+
+// streamFilter is what a capture wants of TCP; nil for everything. The filter runs on the lane.
+func (l *lane) streamFilter(req *abi.CaptureReq) func(*tcp.Flow) bool {
+	qpn, gid := rdma.QPN(req.QPN), rdma.GID(req.Address)
+	if qpn == 0 && gid.IsZero() {
+		return nil
+	}
+	return func(f *tcp.Flow) bool {
+		if addr := gid.Addr(); !gid.IsZero() && f.Local.Addr() != addr && f.Remote.Addr() != addr {
+			return false
+		}
+		return qpn == 0
 	}
 }
 

@@ -15,9 +15,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/work"
+	"github.com/softrnic/softrnic/internal/netio/pcap"
 	"github.com/softrnic/softrnic/internal/nic"
+	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/test/netnstest"
 )
 
@@ -220,6 +223,71 @@ func TestLane_Streams_BelongToTheNamespaceOfStart(t *testing.T) {
 			t.Fatalf("%q, %v", got, err)
 		}
 	})
+}
+
+// file takes a capture.
+type file struct {
+	bytes.Buffer
+	closed chan struct{}
+}
+
+func (f *file) Close() error {
+	select {
+	case <-f.closed:
+	default:
+		close(f.closed)
+	}
+	return nil
+}
+
+func TestLane_Streams_AreShownToCaptures(t *testing.T) {
+	d, _, at := startEcho(t, loopback4, Config{NoNetwork: true})
+	all, none := &file{closed: make(chan struct{})}, &file{closed: make(chan struct{})}
+	start := func(f *file, req abi.CaptureReq) *pcap.Capture {
+		c := pcap.NewCapture(pcap.CaptureConfig{
+			Writer: f, Device: "iwarp0", Stream: d.lane.streamFilter(&req),
+		})
+		d.lane.do(func(clock.Time) { d.lane.taps.Add(c) })
+		return c
+	}
+	first := start(all, abi.CaptureReq{Address: rdma.GIDFromAddr(loopback4)})
+	second := start(none, abi.CaptureReq{
+		Address: rdma.GIDFromAddr(netip.MustParseAddr("192.0.2.1")),
+	})
+	c, err := net.Dial("tcp", at.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	got := make([]byte, 20)
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_, err1 := c.Write([]byte("certainly not an FPDU")[:20])
+	_, err2 := io.ReadFull(c, got)
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
+		if s, _ := d.Status(); s.Streams.Counters["ended_by_peer"] == 1 {
+			break
+		}
+		if time.Since(begin) > 20*time.Second {
+			t.Fatal("the end is not noticed")
+		}
+	}
+	// The handshake, one segment each way, FIN of the peer.
+	if taken, dropped := first.End(); taken != 6 || dropped != 0 {
+		t.Errorf("%d segments, %d dropped", taken, dropped)
+	}
+	if taken, _ := second.End(); taken != 0 {
+		t.Errorf("%d segments of another host", taken)
+	}
+	<-all.closed
+	if n := bytes.Count(all.Bytes(), got); n != 2 {
+		t.Errorf("what was sent and echoed is in the file %d times", n)
+	}
+	first.Close()
+	second.Close()
 }
 
 func TestDaemon_WithoutStreams_HasNone(t *testing.T) {

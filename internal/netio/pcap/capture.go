@@ -8,6 +8,7 @@ import (
 
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"github.com/softrnic/softrnic/internal/netio/tcp"
 	"github.com/softrnic/softrnic/internal/wire/ib"
 	"github.com/softrnic/softrnic/internal/wire/roce"
 )
@@ -37,6 +38,9 @@ type CaptureConfig struct {
 	// Filter says whether a packet is wanted; head is at least its headers, legal or not. Nil
 	// wants them all. It runs on the thread that owns the port.
 	Filter func(path *roce.Path, head ib.Packet) bool
+	// Stream says whether a connection of TCP is wanted. Nil wants them all. It runs on that thread
+	// as well.
+	Stream func(f *tcp.Flow) bool
 	// Count ends the capture after so many packets; 0 is without end.
 	Count uint64
 	// Bytes bounds what waits to be written, by default 8 MiB. What does not fit is dropped.
@@ -59,6 +63,10 @@ type Capture struct {
 	wake   chan struct{} // holds one
 	done   chan struct{}
 
+	// Of the thread that owns the port.
+	flows   map[tuple]*flow
+	scratch []byte
+
 	mu      sync.Mutex // guards the fields below
 	filling store
 	taken   uint64
@@ -79,6 +87,8 @@ type record struct {
 	end    int
 	way    Way
 	sealed bool // the bytes end with the ICRC
+	// segment is nil but for TCP, whose records have no path.
+	segment *segment
 }
 
 // NewCapture starts a capture, which takes over the writer.
@@ -96,12 +106,13 @@ func NewCapture(config CaptureConfig) *Capture {
 
 // packet is one packet in pieces.
 type packet struct {
-	path   *roce.Path
-	head   []byte
-	rest   []byte
-	pad    []byte
-	way    Way
-	sealed bool
+	path    *roce.Path
+	head    []byte
+	rest    []byte
+	pad     []byte
+	way     Way
+	sealed  bool
+	segment *segment
 }
 
 func (p *packet) len() int { return len(p.head) + len(p.rest) + len(p.pad) }
@@ -112,6 +123,12 @@ func (c *Capture) offer(p *packet) bool {
 	if c.config.Filter != nil && !c.config.Filter(p.path, p.head) {
 		return true
 	}
+	c.take(p)
+	return !c.hasEnded()
+}
+
+// take takes a copy of a packet, and reports whether there was room.
+func (c *Capture) take(p *packet) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ended {
@@ -121,16 +138,28 @@ func (c *Capture) offer(p *packet) bool {
 	room := c.config.Bytes - len(f.bytes) - recordBytes*len(f.records)
 	if p.len()+recordBytes > room {
 		c.dropped++
-		return true
+		return false
 	}
 	f.bytes = append(append(append(f.bytes, p.head...), p.rest...), p.pad...)
-	f.records = append(f.records, record{*p.path, c.config.Now(), len(f.bytes), p.way, p.sealed})
+	r := record{
+		at: c.config.Now(), end: len(f.bytes), way: p.way, sealed: p.sealed, segment: p.segment,
+	}
+	if p.path != nil {
+		r.path = *p.path
+	}
+	f.records = append(f.records, r)
 	c.taken++
 	c.ended = c.taken == c.config.Count
 	if len(f.records) == 1 || c.ended {
 		c.poke()
 	}
-	return !c.ended
+	return true
+}
+
+func (c *Capture) hasEnded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
 }
 
 func (c *Capture) poke() {
@@ -195,6 +224,12 @@ func (f *file) drain(s *store, scratch []byte) ([]byte, error) {
 		r := &s.records[i]
 		payload := s.bytes[begin:r.end]
 		begin = r.end
+		if r.segment != nil {
+			if err := f.writeSegment(r.segment, payload, r.at, r.way.flag()); err != nil {
+				return scratch, err
+			}
+			continue
+		}
 		if !r.sealed {
 			scratch = append(scratch[:0], payload...)
 			scratch = roce.AppendICRC(&r.path, scratch)

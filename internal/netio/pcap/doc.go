@@ -9,4 +9,9 @@
 // Packets between queue pairs of one NIC have the headers that they would have on a wire, but they
 // may be longer than any path MTU: up to 32 KiB of payload (docs/adr/0011-local-segments.md).
 // A packet that the kernel refuses to send is in the file all the same.
+//
+// Streams shows connections of TCP. Sockets give bytes: segments are made up around them, with
+// sequence numbers that count from the handshake, of up to 64 KiB. A connection between two queue
+// pairs of one NIC is shown once. Whoever captures from the middle of a connection gets a made-up
+// beginning, without private data, and in each direction what follows from an FPDU on.
 package pcap

@@ -65,7 +65,12 @@ func (p *Port) discardBytes(_ clock.Time, s *socket) int {
 	case errno == unix.EAGAIN:
 		s.readable = false
 		return 0
-	case errno != 0 || n == 0:
+	case errno != 0:
+		p.ended(s, ResetReceived)
+		p.discard(s)
+		return 0
+	case n == 0:
+		p.ended(s, EndReceived)
 		p.discard(s)
 		return 0
 	}

@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 
@@ -23,9 +24,12 @@ func (p *Port) Connect(id nic.StreamID, r *nic.StreamRoute) error {
 	}
 	if err = connect(fd, v6, r); err == nil {
 		s := &socket{fd: fd, id: id, state: connecting}
-		s.flow = Flow{ID: id, Remote: r.Remote, Active: true}
+		remote := netip.AddrPortFrom(r.Remote.Addr().Unmap().WithZone(""), r.Remote.Port())
+		s.flow = Flow{ID: id, Remote: remote, Active: true}
 		// Not before connect, since epoll takes a fresh socket for one that was hung up.
 		if err = p.admit(s, streamEvents); err == nil {
+			s.flow.Local, _ = localOf(fd)
+			p.ends[endsOf(&s.flow)] = s
 			return nil
 		}
 	}
@@ -80,7 +84,7 @@ func (p *Port) complete(now clock.Time, s *socket) {
 		if _, err := unix.Getpeername(s.fd); err != nil {
 			return // not yet
 		}
-		c.Local, _ = localOf(s.fd)
+		c.Local = s.flow.Local
 		c.MSS = segmentOf(s.fd)
 		if c.Local == s.flow.Remote {
 			// Nobody listens, and the kernel has chosen the very port that we connect to: the
@@ -96,7 +100,6 @@ func (p *Port) complete(now clock.Time, s *socket) {
 		return
 	}
 	s.state = open
-	s.flow.Local = c.Local
 	p.counters.add(Connected, 1)
 	p.opened(s)
 	p.handler.HandleConnected(now, s.id, &c)

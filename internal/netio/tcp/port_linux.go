@@ -128,6 +128,8 @@ type Port struct {
 
 	byID map[nic.StreamID]*socket
 	byFD []*socket
+	// ends has the connections by their local and remote addresses.
+	ends map[ends]*socket
 	tag  int32
 
 	ready  queue
@@ -152,7 +154,7 @@ var _ nic.StreamPort = (*Port)(nil)
 func Open(c Config) *Port {
 	invariant.Assert(c.Now != nil, "a port of streams without a clock")
 	return &Port{
-		config: c.withDefaults(), byID: map[nic.StreamID]*socket{},
+		config: c.withDefaults(), byID: map[nic.StreamID]*socket{}, ends: map[ends]*socket{},
 		in: newPieces(inPlaceMax + 1), out: newPieces(work.VectorPieces),
 	}
 }
@@ -383,6 +385,9 @@ func (p *Port) recover(now clock.Time) bool {
 // discard closes the descriptor and takes the socket out of the tables.
 func (p *Port) discard(s *socket) {
 	p.byFD[s.fd] = nil
+	if own := endsOf(&s.flow); p.ends[own] == s {
+		delete(p.ends, own)
+	}
 	if p.byID[s.id] == s {
 		delete(p.byID, s.id)
 	}
@@ -392,6 +397,24 @@ func (p *Port) discard(s *socket) {
 	_ = unix.EpollCtl(p.config.Epoll, unix.EPOLL_CTL_DEL, s.fd, nil)
 	_ = unix.Close(s.fd)
 	s.fd = -1
+}
+
+// ends names a connection as one of its sockets sees it.
+type ends struct{ local, remote netip.AddrPort }
+
+func endsOf(f *Flow) ends { return ends{f.Local, f.Remote} }
+
+// shown returns the tap, if it listens, for something that concerns a socket.
+func (p *Port) shown(s *socket) Tap {
+	t := p.config.Tap
+	if t == nil || !t.IsOn() {
+		return nil
+	}
+	s.flow.Twin, s.flow.TwinID = false, 0
+	if twin := p.ends[ends{s.flow.Remote, s.flow.Local}]; twin != nil {
+		s.flow.Twin, s.flow.TwinID = true, twin.id
+	}
+	return t
 }
 
 // CloseAll closes all sockets: listeners stop, connections end in order as far as their peers have

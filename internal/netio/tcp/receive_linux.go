@@ -77,9 +77,8 @@ func (p *Port) deliver(now clock.Time, s *socket, n, inPlace int) {
 // watchReceived shows what was received to the tap, and remembers the beginning of a stream.
 func (p *Port) watchReceived(s *socket, n, inPlace int, rest []byte) {
 	f := &s.flow
-	tap := p.config.Tap
-	isOn := tap != nil && tap.IsOn()
-	if isOn || f.Received < FirstBytes {
+	tap := p.shown(s)
+	if tap != nil || f.Received < FirstBytes {
 		shown := p.tapped[:0]
 		if inPlace > 0 {
 			for i := range p.in.iovecs[:len(p.in.iovecs)-1] {
@@ -95,7 +94,7 @@ func (p *Port) watchReceived(s *socket, n, inPlace int, rest []byte) {
 			shown = append(shown, rest)
 		}
 		keepFirst(&f.FirstReceived, f.Received, shown, n)
-		if isOn {
+		if tap != nil {
 			tap.StreamReceived(f, shown, n)
 		}
 		clear(shown)
@@ -180,7 +179,7 @@ func (p *Port) fail(now clock.Time, s *socket, errno unix.Errno) {
 }
 
 func (p *Port) ended(s *socket, how End) {
-	if t := p.config.Tap; t != nil && t.IsOn() {
+	if t := p.shown(s); t != nil {
 		t.StreamEnded(&s.flow, how)
 	}
 }

@@ -40,6 +40,9 @@ type Flow struct {
 	ID            nic.StreamID
 	Local, Remote netip.AddrPort
 	Active        bool // this side has connected
+	// Twin says that the other end, TwinID, is a socket of the same port, which shows all as well.
+	Twin   bool
+	TwinID nic.StreamID
 	// Sent and Received count bytes so far.
 	Sent, Received uint64
 	// FirstSent and FirstReceived hold the first bytes of each direction, as far as there are any.
