@@ -58,8 +58,8 @@ func (s *Session) Device() *verbs.Context { return s.core.pd.Context() }
 // PD returns the protection domain on that device of connections that were given no other.
 func (s *Session) PD() *verbs.PD { return s.core.pd }
 
-// PDOn is PD on a device of the NIC; its Context is the device. The name "" is that of the session's
-// own device.
+// PDOn is PD on a device of the NIC; its Context is the device. The name "" is that of the
+// session's own device.
 func (s *Session) PDOn(ctx context.Context, device string) (*verbs.PD, error) {
 	if s.closed.Load() {
 		return nil, &OpError{Op: "open", Err: verbs.ErrClosed}

@@ -74,8 +74,8 @@ func TestCM_ChosenDeviceEmpty_LeavesItToAddresses(t *testing.T) {
 	}
 }
 
-// A device that is not there is said once, unasked: the program tells no more than its errno. A name
-// that is too long for one is not taken for its beginning.
+// A device that is not there is said once, unasked: the program tells no more than its errno. A
+// name that is too long for one is not taken for its beginning.
 func TestCM_ChosenDeviceIsNotThere_IsSaidOnce(t *testing.T) {
 	bin, lib := compileCM(t, "cm_test.c")
 	for _, name := range []string{"mlx5_0", "rnic0x", strings.Repeat("x", 200)} {

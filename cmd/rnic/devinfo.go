@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"text/tabwriter"
@@ -20,7 +21,7 @@ func newDevinfo() *cobra.Command {
 	var verbose bool
 	command := &cobra.Command{
 		Use:   "devinfo",
-		Short: "Show the NIC: addresses, what works, counters; limits with -v",
+		Short: "Show the NIC: devices, addresses, what works, counters; limits with -v",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			nic, err := dial(options.socket)
@@ -35,13 +36,17 @@ func newDevinfo() *cobra.Command {
 			if options.json {
 				return printJSON(c.OutOrStdout(), status)
 			}
-			d := devinfo{out: c.OutOrStdout(), status: status, verbose: verbose}
-			if verbose {
-				attr, err := nic.deviceAttr(status.Devices[0].Name)
+			d := devinfo{
+				out: c.OutOrStdout(), status: status, verbose: verbose,
+				limits: map[string][]property{},
+			}
+			for i := 0; verbose && i < len(status.Devices); i++ {
+				name := status.Devices[i].Name
+				attr, err := options.deviceAttr(name)
 				if err != nil {
 					return fail(err)
 				}
-				d.limits = limitsOf(&attr)
+				d.limits[name] = limitsOf(&attr)
 			}
 			d.print()
 			return nil
@@ -52,29 +57,27 @@ func newDevinfo() *cobra.Command {
 	return command
 }
 
-// devinfo prints a device.
+// devinfo prints the devices of a NIC, and what they have in common.
 type devinfo struct {
 	out     io.Writer
 	status  daemon.Status
-	limits  []property
+	limits  map[string][]property // of devices, by name
 	verbose bool
 }
 
 func (d *devinfo) print() {
-	s, device := &d.status, &d.status.Devices[0]
-	fmt.Fprintf(d.out, "device:\t%s\n", device.Name)
-	d.section("", append([]property{
-		{"node_guid", device.NodeGUID},
-		{"fw_ver", s.Version},
-		{"port_state", portState(device)},
-		{"active_mtu", fmt.Sprint(device.MTU)},
-		{"link_layer", linkLayer(device)},
-		{"network", network(s)},
-	}, d.process()...))
-	d.section("GIDs", d.addresses())
-	d.section("limits", d.limits)
+	s := &d.status
+	for i := range s.Devices {
+		d.device(&s.Devices[i])
+	}
+	fmt.Fprintln(d.out, "NIC:")
+	d.section("", d.process())
 	d.section("limits of one program (rnic up --limit)", d.programLimits())
 	d.section("port counters", d.counters(s.Network))
+	if s.Streams != nil {
+		d.section("TCP", d.streams(s.Streams))
+		d.section("TCP counters", d.nonzero(s.Streams.Counters))
+	}
 	d.section("counters", d.nonzero(s.Counters))
 	d.section("lane", d.nonzero(s.Lane))
 	if len(s.Causes) > 0 {
@@ -82,6 +85,32 @@ func (d *devinfo) print() {
 		for _, cause := range s.Causes {
 			fmt.Fprintf(d.out, "    %s\n", cause)
 		}
+	}
+}
+
+// device prints what belongs to one device.
+func (d *devinfo) device(s *nic.DeviceStatus) {
+	fmt.Fprintf(d.out, "device:\t%s\n", s.Name)
+	d.section("", []property{
+		{"transport", transport(s)},
+		{"node_guid", s.NodeGUID},
+		{"fw_ver", d.status.Version},
+		{"port_state", portState(s)},
+		{"active_mtu", fmt.Sprint(s.MTU)},
+		{"link_layer", linkLayer(s)},
+		{"network", d.network(s)},
+	})
+	d.section("GIDs", d.gids(s))
+	d.section("addresses", d.addresses(s))
+	d.section("limits", d.limits[s.Name])
+}
+
+// streams tells how many connections TCP has in which state.
+func (d *devinfo) streams(s *daemon.StreamStatus) []property {
+	return []property{
+		{"listeners", fmt.Sprint(s.Listeners)},
+		{"connections", fmt.Sprintf("%d, %d being made, %d being closed", s.Connections,
+			s.Connecting, s.Closing)},
 	}
 }
 
@@ -125,12 +154,26 @@ func linkLayer(s *nic.DeviceStatus) string {
 	return fmt.Sprintf("%s, LID %d", s.Link, s.LID)
 }
 
-// network says which wire the NIC is on, and what it can do there.
-func network(s *daemon.Status) string {
-	if s.LocalOnly != "" {
-		return "none, it serves programs of its own only: " + s.LocalOnly
+// transport has the names that people know, beside those of the command line.
+func transport(s *nic.DeviceStatus) string {
+	switch s.Transport {
+	case nic.TransportRoCE.String():
+		return "RoCE v2"
+	case nic.TransportIWARP.String():
+		return "iWARP, with " + s.Options
 	}
-	return "RoCE v2, UDP port 4791"
+	return s.Transport
+}
+
+// network says which wire a device is on.
+func (d *devinfo) network(s *nic.DeviceStatus) string {
+	switch {
+	case s.Transport == nic.TransportIWARP.String():
+		return "TCP, at the ports of listeners"
+	case d.status.LocalOnly != "":
+		return "none, it serves programs of its own only: " + d.status.LocalOnly
+	}
+	return "UDP port 4791"
 }
 
 func (d *devinfo) process() []property {
@@ -165,11 +208,24 @@ func works(yes bool) string {
 	return "off"
 }
 
-// addresses lists the GID table with the addresses that people know.
-func (d *devinfo) addresses() []property {
+// addresses lists what a device is reached by where its GIDs do not tell.
+func (d *devinfo) addresses(s *nic.DeviceStatus) []property {
 	var out []property
-	for _, g := range d.status.Devices[0].GIDs {
-		text := fmt.Sprintf("%s\t%s\t%s", address(g.GID), g.Interface, g.Type)
+	for i, a := range s.Addresses {
+		out = append(out, property{fmt.Sprint(i), a})
+	}
+	return out
+}
+
+// gids lists the GID table with the addresses that people know.
+func (d *devinfo) gids(s *nic.DeviceStatus) []property {
+	var out []property
+	for _, g := range s.GIDs {
+		name, kind := address(g.GID), g.Type
+		if len(s.Addresses) > 0 {
+			name, kind = linkAddress(g.GID), "link address"
+		}
+		text := fmt.Sprintf("%s\t%s\t%s", name, g.Interface, kind)
 		if d.verbose {
 			text += "\t" + g.GID
 		}
@@ -185,6 +241,16 @@ func address(gid string) string {
 		return gid
 	}
 	return a.Unmap().String()
+}
+
+// linkAddress is the one at the beginning of a GID of iWARP.
+func linkAddress(gid string) string {
+	a, err := netip.ParseAddr(gid)
+	if err != nil {
+		return gid
+	}
+	b := a.As16()
+	return net.HardwareAddr(b[:6]).String()
 }
 
 func (d *devinfo) counters(port *daemon.PortStatus) []property {

@@ -13,8 +13,13 @@ import (
 type property struct{ name, value string }
 
 // deviceAttr asks for what ibv_query_device would say. It opens the device, as a program does.
-func (c *connection) deviceAttr(device string) (abi.DeviceAttr, error) {
+func (o *clientOptions) deviceAttr(device string) (abi.DeviceAttr, error) {
 	var attr abi.DeviceAttr
+	c, err := dial(o.socket)
+	if err != nil {
+		return attr, err
+	}
+	defer func() { _ = c.Close() }()
 	var request abi.OpenDeviceReq
 	copy(request.Name[:len(request.Name)-1], device)
 	_, fds, err := ctl.Call[abi.OpenDeviceRsp](c.Client, abi.OpOpenDevice, ctl.Bytes(&request))

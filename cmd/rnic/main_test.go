@@ -125,7 +125,6 @@ func TestUp_DevicesThatCannotBe_AreUsageErrorsThatSayWhy(t *testing.T) {
 		"run --device x=iwarp,mtu=9 -- true":          "none of crc, fpdu, markers, mpa",
 		"run --device a --device b -- true":           "roce has one device",
 		"up --device rnic0=none --device iwarp0=none": "no device is left",
-		"up --local-only --device x=iwarp":            "--local-only leaves no network",
 	} {
 		root := newRoot()
 		var errors bytes.Buffer

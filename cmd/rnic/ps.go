@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os/user"
@@ -102,13 +103,14 @@ func printPs(out io.Writer, report psReport) error {
 					len(c.SRQs), len(c.QPs), c.AHs, c.MWs, byteCount(c.DMBytes))
 			}
 		})
-	l.section("QPN\tOWNER\tTYPE\tSTATE\tPEER\tMTU\tPENDING\tIN FLIGHT\tWINDOW\tRETRIES\tLAST ERROR",
+	l.section("QPN\tOWNER\tDEVICE\tTYPE\tSTATE\tPEER\tMTU\tPENDING\tIN FLIGHT\tWINDOW\tRETRIES"+
+		"\tLAST ERROR",
 		func(row func(string, ...any)) {
 			for _, c := range contexts {
 				for _, q := range c.QPs {
-					row("%#06x\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s", q.QPN, owner(c), q.Type,
-						q.State, peer(q), orDash(q.PathMTU), q.Pending, q.InFlight, q.Window,
-						q.Retries, dashed(q.Error))
+					row("%#06x\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%s", q.QPN, owner(c),
+						dashed(c.Device), q.Type, q.State, peer(q), orDash(q.PathMTU),
+						q.Pending, q.InFlight, q.Window, q.Retries, dashed(q.Error))
 				}
 			}
 		})
@@ -180,12 +182,12 @@ func hasLength(m nic.MRStatus) bool { return m.Kind != "implicit" && m.Kind != "
 
 // printCMIDs lists what the connection manager keeps for programs: listeners and connections.
 func printCMIDs(l *listing, ids []nic.CMIDStatus) {
-	l.section("CM ID\tOWNER\tSTATE\tPORT SPACE\tTYPE\tLOCAL\tREMOTE\tQP\tPEER'S QP",
+	l.section("CM ID\tOWNER\tDEVICE\tSTATE\tPORT SPACE\tTYPE\tLOCAL\tREMOTE\tQP\tPEER'S QP",
 		func(row func(string, ...any)) {
 			for _, i := range ids {
-				row("%d\t%s[%d]\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.ID, i.Program, i.PID,
-					i.State, i.PortSpace, i.Type, dashed(i.Local), dashed(i.Remote), qpn(i.QPN),
-					qpn(i.DestQPN))
+				row("%d\t%s[%d]\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.ID, i.Program, i.PID,
+					cmp.Or(i.Device, "any"), i.State, i.PortSpace, i.Type, dashed(i.Local),
+					dashed(i.Remote), qpn(i.QPN), qpn(i.DestQPN))
 			}
 		})
 }

@@ -13,7 +13,7 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 	var out bytes.Buffer
 	err := printPs(&out, psReport{Contexts: []nic.ContextStatus{
 		{
-			Program: "server", PID: 17, UID: 4294967294, PDs: 1,
+			Device: "rnic0", Program: "server", PID: 17, UID: 4294967294, PDs: 1,
 			MRs: []nic.MRStatus{
 				{Handle: 5, PD: 2, Addr: 0x7f0000001000, Length: 131072, Mapped: 65536, Windows: 3},
 				{Handle: 6, PD: 2, Kind: "implicit", Length: ^uint64(0), Access: "on_demand"},
@@ -29,8 +29,9 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 		ID: 9, Program: "server", PID: 17, State: "LISTEN", PortSpace: "TCP", Type: "RC",
 		Local: "10.0.0.1:7471",
 	}, {
-		ID: 10, Program: "client", PID: 19, State: "established", PortSpace: "TCP", Type: "RC",
-		Local: "10.0.0.2:40000", Remote: "10.0.0.1:7471", QPN: 0x21, DestQPN: 0x22,
+		ID: 10, Device: "iwarp0", Program: "client", PID: 19, State: "established",
+		PortSpace: "TCP", Type: "RC", Local: "10.0.0.2:40000", Remote: "10.0.0.1:7471",
+		QPN: 0x21, DestQPN: 0x22,
 	}}})
 	if err != nil {
 		t.Fatal(err)
@@ -38,13 +39,13 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 	text := strings.Join(strings.Fields(out.String()), " ")
 	for _, want := range []string{
 		"server 17 4294967294 1 2 128 KiB 1 0 1 0 0 0 B",
-		"0x001234 server[17] RC RTS 10.0.0.2 QP 0x000099 4096 0 0 0 0 it hurts",
+		"0x001234 server[17] rnic0 RC RTS 10.0.0.2 QP 0x000099 4096 0 0 0 0 it hurts",
 		"3 server[17] 256 99 overrun",
 		"5 server[17] 2 0x7f0000001000 128 KiB 64 KiB - - 3",
 		"6 server[17] 2 0x0 all 0 B on_demand implicit 0",
 		"idle 18",
-		"9 server[17] LISTEN TCP RC 10.0.0.1:7471 -",
-		"client[19] established TCP RC 10.0.0.2:40000 10.0.0.1:7471 0x000021 0x000022",
+		"9 server[17] any LISTEN TCP RC 10.0.0.1:7471 -",
+		"client[19] iwarp0 established TCP RC 10.0.0.2:40000 10.0.0.1:7471 0x000021 0x000022",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, out.String())

@@ -29,11 +29,11 @@ func newStat() *cobra.Command {
 	var options statOptions
 	command := &cobra.Command{
 		Use:   "stat",
-		Short: "Show the counters of the NIC, its port and its queue pairs",
-		Long: "Show the counters of the NIC, its port and its queue pairs, under the names that they\n" +
-			"have in hw_counters of rxe and in sysfs; the last column has mlx5's name where it is\n" +
-			"another. What is 0 is left out unless --all is given.\n\n" +
-			"Counters of the device (hw_counters) and of queue pairs count packets wherever they\n" +
+		Short: "Show the counters of the NIC's devices, their ports and queue pairs",
+		Long: "Show the counters of the NIC's devices, their ports and queue pairs, under the names\n" +
+			"that they have in hw_counters of rxe and in sysfs; the last column has mlx5's name where\n" +
+			"it is another. What is 0 is left out unless --all is given.\n\n" +
+			"Counters of a device (hw_counters) and of queue pairs count packets wherever they\n" +
 			"go; sent_bytes and rcvd_bytes are payload. Counters of the port count what is on the\n" +
 			"wire, with headers: port_xmit_data and port_rcv_data in words of four bytes, as\n" +
 			"elsewhere. Packets between queue pairs of this NIC are on no wire\n" +
@@ -146,23 +146,21 @@ func (o *statOptions) show(
 // printStat prints counters by section.
 func printStat(out io.Writer, s telemetry.Snapshot, all bool) {
 	l := &listing{out: out}
-	sections := []struct {
-		title    string
-		counters []telemetry.Counter
-	}{
-		{s.Device + " HW_COUNTERS", s.HW},
-		{fmt.Sprintf("%s PORT %d", s.Device, s.Number), s.Port},
-		{s.Device + " SOFTWARE", s.Software},
-	}
-	for _, section := range sections {
-		l.section(section.title+"\tVALUE\tMLX5", func(row func(string, ...any)) {
-			for _, c := range section.counters {
+	section := func(title string, counters []telemetry.Counter) {
+		l.section(title+"\tVALUE\tMLX5", func(row func(string, ...any)) {
+			for _, c := range counters {
 				if all || c.Value != 0 {
 					row("%s\t%d\t%s", c.Name, c.Value, c.Alias)
 				}
 			}
 		})
 	}
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		section(d.Name+" HW_COUNTERS", d.HW)
+		section(portTitle(d), d.Port)
+	}
+	section(s.Devices[0].Name+" SOFTWARE", s.Software)
 	printQPTable(l, s.QPs)
 	if !all {
 		return
@@ -177,19 +175,21 @@ func printStat(out io.Writer, s telemetry.Snapshot, all bool) {
 	}
 }
 
+func portTitle(d *telemetry.Device) string { return fmt.Sprintf("%s PORT %d", d.Name, d.Number) }
+
 func qpTitle(q *telemetry.QP) string {
 	return fmt.Sprintf("QP %#06x %s %s[%d]", q.QPN, q.Type, q.Program, q.PID)
 }
 
 // printQPTable has what people look for first, a line for each queue pair.
 func printQPTable(l *listing, qps []telemetry.QP) {
-	l.section("QPN\tOWNER\tTYPE\tSTATE\tSENT PKTS\tSENT BYTES\tRCVD PKTS\tRCVD BYTES\tRETRIES"+
+	l.section("QPN\tOWNER\tDEVICE\tTYPE\tSTATE\tSENT PKTS\tSENT BYTES\tRCVD PKTS\tRCVD BYTES\tRETRIES"+
 		"\tRETRANSMITTED\tNAKS SENT\tNAKS RCVD", func(row func(string, ...any)) {
 		for i := range qps {
 			q := &qps[i]
-			row("%#06x\t%s[%d]\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d", q.QPN, q.Program, q.PID,
-				q.Type, q.State, q.Get("sent_pkts"), q.Get("sent_bytes"), q.Get("rcvd_pkts"),
-				q.Get("rcvd_bytes"), q.Get("retries"), q.Get("retransmitted_pkts"),
+			row("%#06x\t%s[%d]\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d", q.QPN, q.Program,
+				q.PID, dashed(q.Device), q.Type, q.State, q.Get("sent_pkts"), q.Get("sent_bytes"),
+				q.Get("rcvd_pkts"), q.Get("rcvd_bytes"), q.Get("retries"), q.Get("retransmitted_pkts"),
 				q.Get("send_nak")+q.Get("send_rnr_err"), q.Get("rcvd_naks"))
 		}
 	})
@@ -207,8 +207,11 @@ func printChanges(out io.Writer, s telemetry.Snapshot, interval time.Duration) {
 			}
 		})
 	}
-	section(s.Device+" HW_COUNTERS", s.HW)
-	section(fmt.Sprintf("%s PORT %d", s.Device, s.Number), s.Port)
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		section(d.Name+" HW_COUNTERS", d.HW)
+		section(portTitle(d), d.Port)
+	}
 	for i := range s.QPs {
 		section(qpTitle(&s.QPs[i]), s.QPs[i].Counters)
 	}

@@ -16,15 +16,19 @@ import (
 
 func counters(sent uint64) telemetry.Snapshot {
 	return telemetry.Snapshot{
-		Device: "rnic0", Number: 1,
-		HW: []telemetry.Counter{
-			{Name: "sent_pkts", Value: sent},
-			{Name: "rcvd_seq_err", Alias: "packet_seq_err", Value: 4},
-			{Name: "bad_qkey"},
-		},
-		Port: []telemetry.Counter{{Name: "port_xmit_data", Value: 10 * sent}},
+		Devices: []telemetry.Device{{
+			Name: "rnic0", Number: 1,
+			HW: []telemetry.Counter{
+				{Name: "sent_pkts", Value: sent},
+				{Name: "rcvd_seq_err", Alias: "packet_seq_err", Value: 4},
+				{Name: "bad_qkey"},
+			},
+			Port: []telemetry.Counter{{Name: "port_xmit_data", Value: 10 * sent}},
+		}, {
+			Name: "iwarp0", Number: 1, HW: []telemetry.Counter{{Name: "sent_pkts", Value: 2 * sent}},
+		}},
 		QPs: []telemetry.QP{{
-			QPN: 0x2a, Type: "RC", State: "RTS", Program: "prog", PID: 5,
+			QPN: 0x2a, Device: "rnic0", Type: "RC", State: "RTS", Program: "prog", PID: 5,
 			Counters: []telemetry.Counter{
 				{Name: "sent_pkts", Value: sent},
 				{Name: "send_nak", Value: 2},
@@ -43,7 +47,8 @@ func TestPrintStat_ValuesWithBothNames(t *testing.T) {
 	text := words(out.String())
 	for _, want := range []string{
 		"sent_pkts 100", "rcvd_seq_err 4 packet_seq_err", "rnic0 PORT 1 VALUE MLX5 port_xmit_data 1000",
-		"0x00002a prog[5] RC RTS 100 0 0 0 0 0 5 0",
+		"0x00002a prog[5] rnic0 RC RTS 100 0 0 0 0 0 5 0",
+		"iwarp0 HW_COUNTERS VALUE MLX5 sent_pkts 200",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -66,6 +71,7 @@ func TestPrintChanges_RatesPerSecond(t *testing.T) {
 	printChanges(&out, counters(400).Since(&before), 2*time.Second)
 	want := "rnic0 HW_COUNTERS CHANGE PER SECOND sent_pkts 300 150 " +
 		"rnic0 PORT 1 CHANGE PER SECOND port_xmit_data 3000 1500 " +
+		"iwarp0 HW_COUNTERS CHANGE PER SECOND sent_pkts 600 300 " +
 		"QP 0x00002a RC prog[5] CHANGE PER SECOND sent_pkts 300 150"
 	if got := words(out.String()); got != want {
 		t.Errorf("%s, not\n%s", got, want)

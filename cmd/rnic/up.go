@@ -20,7 +20,6 @@ import (
 	"github.com/softrnic/softrnic/internal/daemon"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/netio/faulty"
-	"github.com/softrnic/softrnic/internal/nic"
 )
 
 // upOptions are the flags of a NIC.
@@ -64,7 +63,7 @@ func (o *upOptions) register(c *cobra.Command) {
 	f.StringVar(&o.logFormat, "log-format", "text", "`format`: text or json")
 	f.StringVar(&o.group, "group", "", "let the members of this `group` use the NIC too")
 	f.StringVar(&o.layout, "layout", "",
-		"order GIDs as this `adapter` does: rxe, irdma, mlx5, bnxt; or ib: a port with a LID")
+		"order GIDs as this `nic` does: rxe, irdma, mlx5, bnxt; or ib: a port with a LID")
 	f.StringVar(&o.limit, "limit", "",
 		"what one program may have, such as `qps=100,mrs=5000`; also pds, cqs, srqs, ahs, mws,\n"+
 			"channels, xrcds, event-channels, cm-ids, and in bytes queue-memory, device-memory")
@@ -77,7 +76,7 @@ func (o *upOptions) check() error {
 	if _, err := o.logger(io.Discard); err != nil {
 		return err
 	}
-	if err := o.checkDevices(); err != nil {
+	if _, err := daemon.ParseDevices(o.devices); err != nil {
 		return errors.New("--device: " + userText(err))
 	}
 	for _, text := range o.addresses {
@@ -101,20 +100,6 @@ func (o *upOptions) check() error {
 	}
 	if o.idleExit < 0 {
 		return errors.New("--idle-exit: a negative time")
-	}
-	return nil
-}
-
-// checkDevices finds devices that cannot be, alone or with other flags.
-func (o *upOptions) checkDevices() error {
-	devices, err := daemon.ParseDevices(o.devices)
-	if err != nil {
-		return err
-	}
-	for _, d := range devices {
-		if o.localOnly && d.Transport == nic.TransportIWARP {
-			return fmt.Errorf("%s: --local-only leaves no network, and %v is one", d.Name, d.Transport)
-		}
 	}
 	return nil
 }
@@ -224,15 +209,15 @@ func upForeground(c *cobra.Command, options *upOptions) error {
 	if err != nil {
 		return fail(err)
 	}
-	adapter, err := daemon.Start(ctx, config)
+	nic, err := daemon.Start(ctx, config)
 	if err != nil {
 		door.close()
 		return fail(err)
 	}
-	door.serve(adapter.Status)
+	door.serve(nic.Status)
 	defer door.close()
-	fmt.Fprintf(c.OutOrStdout(), "%s is ready at %s\n", adapter.DeviceNames(), adapter.SocketPath())
-	if err := adapter.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+	fmt.Fprintf(c.OutOrStdout(), "%s is ready at %s\n", nic.DeviceNames(), nic.SocketPath())
+	if err := nic.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return fail(err)
 	}
 	return nil
@@ -242,9 +227,9 @@ func upForeground(c *cobra.Command, options *upOptions) error {
 // what happens goes to the log.
 func upBackground(c *cobra.Command, options *upOptions, pipe *os.File) error {
 	config, err := options.config(c.ErrOrStderr())
-	var adapter *daemon.Daemon
+	var nic *daemon.Daemon
 	if err == nil {
-		adapter, err = daemon.Start(c.Context(), config)
+		nic, err = daemon.Start(c.Context(), config)
 	}
 	switch {
 	case errors.Is(err, ctl.ErrRunning):
@@ -253,8 +238,8 @@ func upBackground(c *cobra.Command, options *upOptions, pipe *os.File) error {
 		return report{Error: userText(err)}.send(pipe)
 	}
 	// Who started it may have been killed meanwhile; the NIC then ends for want of programs.
-	_ = report{LocalOnly: adapter.LocalOnly()}.send(pipe)
-	if err := adapter.Wait(); err != nil {
+	_ = report{LocalOnly: nic.LocalOnly()}.send(pipe)
+	if err := nic.Wait(); err != nil {
 		return fail(err)
 	}
 	return nil

@@ -184,7 +184,8 @@ func (d *Daemon) deviceAt(name string) int {
 	return slices.IndexFunc(d.devices, func(c nic.DeviceConfig) bool { return c.Name == name })
 }
 
-// setPorts makes the ports of all devices follow the addresses of the host. Lane, or before it runs.
+// setPorts makes the ports of all devices follow the addresses of the host. Lane, or before it
+// runs.
 func (d *Daemon) setPorts(now clock.Time, sources []gidSource) {
 	l := d.lane
 	l.keepOwn(sources)
@@ -199,8 +200,8 @@ func (d *Daemon) setPorts(now clock.Time, sources []gidSource) {
 }
 
 // streamPort describes the port of a device over TCP: one GID made of a link address, as adapters
-// of iWARP have it, and all addresses behind it. Its MTU says what the interfaces carry; TCP sees to
-// the rest.
+// of iWARP have it, and all addresses behind it. Its MTU says what the interfaces carry; TCP sees
+// to the rest.
 func (d *Daemon) streamPort(sources []gidSource) nic.Port {
 	p := nic.Port{MTU: rdma.MTU4096}
 	scope := hostnet.ScopeHost

@@ -8,9 +8,8 @@ import (
 	"github.com/softrnic/softrnic/internal/engine/work"
 )
 
-// Counters is what the NIC has counted since it began.
+// Counters is what the NIC has counted since it began, beside what its devices have.
 type Counters struct {
-	Engine         EngineCounters
 	NoQP           uint64 // packets for a QP that does not exist
 	Unreachable    uint64 // ICMP port unreachable messages
 	StrayDoorbells uint64
@@ -23,12 +22,6 @@ type Counters struct {
 	// anything that makes sense.
 	StreamsConnected, StreamsAccepted, StreamsRefused, StreamsDisplaced uint64
 }
-
-// BadPKey counts packets dropped for their partition key.
-func (c *Counters) BadPKey() uint64 { return c.Engine[work.CountBadPKey] }
-
-// BadQKey counts packets dropped for their queue key.
-func (c *Counters) BadQKey() uint64 { return c.Engine[work.CountBadQKey] }
 
 // engineCounterNames are the names that users of rxe (hw_counters) and mlx5 know; our own names
 // where neither has the counter.
@@ -62,8 +55,9 @@ var engineCounterNames = [work.CounterCount]string{
 	work.CountBadQKey:          "bad_qkey",
 }
 
-// Named lists the counters by name, in no order that matters: it is for JSON and tables.
-func (c *Counters) Named() map[string]uint64 {
+// Named lists the counters, with those of devices, by name, in no order that matters: it is for
+// JSON and tables.
+func (c *Counters) Named(devices *EngineCounters) map[string]uint64 {
 	out := map[string]uint64{
 		"no_such_qp": c.NoQP, "port_unreachable": c.Unreachable,
 		"stray_doorbells": c.StrayDoorbells, "cq_overruns": c.CQOverruns,
@@ -73,14 +67,21 @@ func (c *Counters) Named() map[string]uint64 {
 		"tcp_refused": c.StreamsRefused, "tcp_displaced": c.StreamsDisplaced,
 	}
 	for i, name := range engineCounterNames {
-		out[name] = c.Engine[i]
+		out[name] = devices[i]
 	}
 	return out
 }
 
-// EngineCounters is what transports count, of the whole NIC or of one QP. Its JSON is an object
+// EngineCounters is what transports count, of a device or of one QP. Its JSON is an object
 // with the names of those that are not 0: made outside of the lane, unlike a map.
 type EngineCounters [work.CounterCount]uint64
+
+// add adds another's counts.
+func (c *EngineCounters) add(o *EngineCounters) {
+	for i := range o {
+		c[i] += o[i]
+	}
+}
 
 // Each calls f for every counter in order.
 func (c *EngineCounters) Each(f func(name string, value uint64)) {

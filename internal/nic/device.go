@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -66,6 +67,7 @@ type device struct {
 	transport *transport
 	stream    StreamOptions
 	port      port
+	counters  EngineCounters
 }
 
 func newDevices(cfg *Config) []*device {
@@ -87,6 +89,17 @@ const guidIndexShift = 24
 // deviceGUID is the node GUID of a device: the NIC's own for the first one.
 func deviceGUID(g rdma.GUID, index int) rdma.GUID {
 	return g ^ rdma.GUID(index)<<guidIndexShift
+}
+
+// countPacket counts a packet that is for no queue pair of a program, for the device whose wire has
+// packets.
+func (n *NIC) countPacket(c work.Counter) {
+	for _, d := range n.devices {
+		if d.transport.hasDatagrams {
+			d.counters[c]++
+			return
+		}
+	}
 }
 
 // DeviceInfo describes the devices to those who list them.
@@ -149,8 +162,8 @@ func (c *Context) PortAttr(portNum uint32) (abi.PortAttr, *rdma.Refusal) {
 		a.GIDTableLen = limits.MaxGIDs
 	}
 	if t.hasDatagrams {
-		a.BadPKeys = uint32(c.nic.counters.BadPKey())
-		a.QKeyViolation = uint32(c.nic.counters.BadQKey())
+		a.BadPKeys = uint32(c.device.counters[work.CountBadPKey])
+		a.QKeyViolation = uint32(c.device.counters[work.CountBadQKey])
 	}
 	if p.Active {
 		a.State, a.PhysState = uint32(rdma.PortActive), physLinkUp

@@ -110,7 +110,9 @@ func TestContext_OfIWARP_HasOnlyWhatTheTransportHas(t *testing.T) {
 	}
 	_, r = b.c.OpenXRCD(nil, abi.XRCDCreate)
 	wantErrno(t, "XRC domain", r, syscall.EOPNOTSUPP, "iwarp")
-	_, r = b.c.CreateAH(&abi.CreateAHReq{PD: b.pd, Attr: abi.AHAttr{Port: 1, IsGlobal: 1, DGID: gid(2)}})
+	_, r = b.c.CreateAH(&abi.CreateAHReq{
+		PD: b.pd, Attr: abi.AHAttr{Port: 1, IsGlobal: 1, DGID: gid(2)},
+	})
 	wantErrno(t, "address handle", r, syscall.EOPNOTSUPP, "iwarp")
 	r = b.c.AttachMulticast(&abi.AttachMulticastReq{QP: 1, GID: [16]byte{0: 0xff, 15: 1}})
 	wantErrno(t, "multicast", r, syscall.EOPNOTSUPP, "iwarp")

@@ -19,11 +19,11 @@ func (c *connections) handleGSI(now clock.Time, p *ibt.Packet) {
 		return
 	case !rdma.PKeyDefault.Matches(h.BTH.PKey):
 		n.counters.BadMAD++
-		n.counters.Engine[work.CountBadPKey]++
+		n.countPacket(work.CountBadPKey)
 		return
 	case h.DETH.QKey != rdma.QKeyGSI:
 		n.counters.BadMAD++
-		n.counters.Engine[work.CountBadQKey]++
+		n.countPacket(work.CountBadQKey)
 		return
 	}
 	n.counters.RcvdMAD++

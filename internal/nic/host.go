@@ -24,7 +24,7 @@ func (q *qp) Raise(_ *ibt.QP, e rdma.EventType) {
 
 // Count implements ibt.Host.
 func (q *qp) Count(c work.Counter, n uint64) {
-	q.nic.counters.Engine[c] += n
+	q.device.counters[c] += n
 	q.counters[c] += n
 }
 

@@ -56,7 +56,7 @@ func (q *qp) modifyPackets(
 	}
 	if q.qpType == rdma.QPTypeUD && to == sRTR {
 		// A datagram's path MTU is the port's (IBTA 9.8.3.1); verbs have no attribute for it.
-		attr.PathMTU = q.context.device.port.MTU
+		attr.PathMTU = q.device.port.MTU
 		mask |= rdma.QPAttrPathMTU
 	}
 	if mask&rdma.QPAttrPort != 0 {
@@ -104,7 +104,7 @@ func (q *qp) apply(attr *ibt.Attr, a *abi.QPAttr, mask rdma.QPAttrMask) *rdma.Re
 		}
 	}
 	if mask&rdma.QPAttrAV != 0 {
-		addr, r := q.context.device.port.resolve(&a.AH, uint32(q.qpn))
+		addr, r := q.device.port.resolve(&a.AH, uint32(q.qpn))
 		if r == nil {
 			r = checkPeer(addr.DGID)
 		}
@@ -125,7 +125,7 @@ func (q *qp) apply(attr *ibt.Attr, a *abi.QPAttr, mask rdma.QPAttrMask) *rdma.Re
 // checkMTU refuses a path MTU whose packets the interface cannot carry. Between QPs of this NIC
 // no interface is involved.
 func (q *qp) checkMTU(attr *ibt.Attr) *rdma.Refusal {
-	most := q.context.device.port.MTU
+	most := q.device.port.MTU
 	if q.nic.IsLocal(attr.AV.DGID) {
 		most = localMTUCeling
 	}

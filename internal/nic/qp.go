@@ -26,6 +26,7 @@ type engine interface {
 // qp is a queue pair as verbs know it; the transport is the engine's. It implements ibt.Host.
 type qp struct {
 	nic     *NIC
+	device  *device
 	context *Context
 	engine  engine
 	ibt     *ibt.QP   // the engine itself where the wire is one of packets, else nil
@@ -216,7 +217,7 @@ func layout(req *abi.CreateQPReq) abi.CreateQPRsp {
 func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Shared) *qp {
 	n, m := c.nic, shared.Bytes()
 	q := &qp{
-		nic: n, context: c, handle: n.id(), shared: shared, init: *req,
+		nic: n, device: c.device, context: c, handle: n.id(), shared: shared, init: *req,
 		sendCQ: c.cqs[req.SendCQ], recvCQ: c.cqs[req.RecvCQ], srq: c.srqs[req.SRQ],
 		stateWord: ring.Word(m, abi.OffQPState), rqDoorbell: ring.Word(m, abi.OffRQDoorbell),
 	}

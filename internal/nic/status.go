@@ -11,6 +11,8 @@ import (
 
 // Status is a snapshot of the NIC for people and tools; its JSON is part of the control protocol.
 type Status struct {
+	// Of the first device, for whoever knows of one only.
+	DeviceStatus
 	Devices  []DeviceStatus    `json:"devices"`
 	Version  string            `json:"version"`
 	Contexts []ContextStatus   `json:"contexts"`
@@ -23,8 +25,9 @@ type Status struct {
 
 // DeviceStatus is one device with its port.
 type DeviceStatus struct {
-	Name      string      `json:"name"`
+	Name      string      `json:"device"`
 	Transport string      `json:"transport"`
+	Options   string      `json:"options,omitempty"` // of iWARP, as rnic up takes them
 	NodeGUID  string      `json:"node_guid"`
 	MTU       int         `json:"active_mtu"`
 	Active    bool        `json:"port_active"`
@@ -32,7 +35,8 @@ type DeviceStatus struct {
 	LID       rdma.LID    `json:"lid"`
 	GIDs      []GIDStatus `json:"gids"`
 	// Addresses are those of a port whose GIDs are none.
-	Addresses []string `json:"addresses,omitempty"`
+	Addresses []string       `json:"addresses,omitempty"`
+	Engine    EngineCounters `json:"hw_counters"`
 }
 
 // GIDStatus is one entry of the GID table.
@@ -120,13 +124,16 @@ type QPStatus struct {
 // Status takes a snapshot.
 func (n *NIC) Status() Status {
 	s := Status{
-		Version: n.cfg.Version, Counters: n.counters.Named(),
+		Version:  n.cfg.Version,
 		Contexts: []ContextStatus{}, CMIDs: n.cm.status(),
 		Groups: n.multicast.status(), Causes: []string{},
 	}
+	var sum EngineCounters
 	for _, d := range n.devices {
 		s.Devices = append(s.Devices, d.status())
+		sum.add(&d.counters)
 	}
+	s.DeviceStatus, s.Counters = s.Devices[0], n.counters.Named(&sum)
 	for _, c := range n.contexts {
 		s.Contexts = append(s.Contexts, c.status())
 	}
@@ -142,6 +149,10 @@ func (d *device) status() DeviceStatus {
 	s := DeviceStatus{
 		Name: d.name, Transport: d.transport.name, NodeGUID: d.guid.String(), MTU: p.MTU.Bytes(),
 		Active: p.Active, Link: "Ethernet", LID: p.lids.own(), GIDs: []GIDStatus{},
+		Engine: d.counters,
+	}
+	if d.transport == TransportIWARP.row() {
+		s.Options = d.stream.String()
 	}
 	if p.InfiniBand {
 		s.Link = "InfiniBand"

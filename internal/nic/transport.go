@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -62,6 +63,21 @@ type StreamOptions struct {
 	Markers  bool  // asks for markers in what peers send
 	Revision uint8 // of MPA, highest: 1 or 2; 0 is 2
 	FPDU     FPDUSize
+}
+
+func (o StreamOptions) String() string {
+	onOff := func(on bool) string {
+		if on {
+			return "on"
+		}
+		return "off"
+	}
+	revision := o.Revision
+	if revision == 0 {
+		revision = 2
+	}
+	return fmt.Sprintf("crc=%s,fpdu=%v,markers=%s,mpa=%d", onOff(o.CRC), o.FPDU, onOff(o.Markers),
+		revision)
 }
 
 // FPDUSize says how long a device's FPDUs may be.

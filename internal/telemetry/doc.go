@@ -3,7 +3,7 @@
 // specification, as a table of values, as JSON, and to Prometheus.
 //
 //	snapshot := telemetry.Of(&status)
-//	for _, c := range snapshot.Device {
+//	for _, c := range snapshot.Devices[0].HW {
 //		fmt.Println(c.Name, c.Value)
 //	}
 //

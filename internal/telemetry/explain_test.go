@@ -11,7 +11,7 @@ import (
 // part of rnic stat, by our name and by mlx5's.
 func TestCounters_OfTheNIC_AreExplained(t *testing.T) {
 	names := map[string]string{"retries": "", "retransmitted_pkts": "", "rcvd_naks": "", "errors": ""}
-	for name := range new(nic.Counters).Named() {
+	for name := range new(nic.Counters).Named(new(nic.EngineCounters)) {
 		names[name] = aliases[name]
 	}
 	for name, alias := range names {

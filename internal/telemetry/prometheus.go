@@ -27,35 +27,41 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(err), err)
 		return
 	}
-	families := []struct {
-		prefix, what string
-		counters     []Counter
-	}{
-		{"rnic_hw_", "of the device: ", s.HW},
-		{"rnic_", "of the port, on the wire: ", s.Port},
-		{"rnic_software_", "of the NIC's software: ", s.Software},
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		collectFamily(out, d, family{"rnic_hw_", "of the device: ", d.HW})
+		collectFamily(out, d, family{"rnic_", "of the port, on the wire: ", d.Port})
 	}
-	port := strconv.Itoa(s.Number)
-	for _, f := range families {
-		for _, counter := range f.counters {
-			desc := prometheus.NewDesc(f.prefix+counter.Name+"_total", help(f.what, counter),
-				[]string{"device", "port"}, nil)
-			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue,
-				float64(counter.Value), s.Device, port)
-		}
-	}
+	collectFamily(out, &s.Devices[0], family{
+		"rnic_software_", "of the NIC's software: ", s.Software,
+	})
 	for i := range s.QPs {
-		collectQP(out, s.Device, &s.QPs[i])
+		collectQP(out, &s.QPs[i])
 	}
 }
 
-func collectQP(out chan<- prometheus.Metric, device string, q *QP) {
+// family is counters of one kind; their names begin in the same way.
+type family struct {
+	prefix, what string
+	counters     []Counter
+}
+
+func collectFamily(out chan<- prometheus.Metric, d *Device, f family) {
+	for _, counter := range f.counters {
+		desc := prometheus.NewDesc(f.prefix+counter.Name+"_total", help(f.what, counter),
+			[]string{"device", "port"}, nil)
+		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(counter.Value),
+			d.Name, strconv.Itoa(d.Number))
+	}
+}
+
+func collectQP(out chan<- prometheus.Metric, q *QP) {
 	labels := []string{"device", "qpn", "type", "program", "pid"}
 	for _, counter := range q.Counters {
 		desc := prometheus.NewDesc("rnic_qp_"+counter.Name+"_total",
 			help("of a queue pair: ", counter), labels, nil)
 		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(counter.Value),
-			device, fmt.Sprintf("%#06x", q.QPN), q.Type, q.Program, strconv.Itoa(int(q.PID)))
+			q.Device, fmt.Sprintf("%#06x", q.QPN), q.Type, q.Program, strconv.Itoa(int(q.PID)))
 	}
 }
 

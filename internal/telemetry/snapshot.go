@@ -18,6 +18,7 @@ type Counter struct {
 // QP is the counters of one queue pair, with what identifies it.
 type QP struct {
 	QPN      uint32
+	Device   string
 	Type     string
 	State    string
 	Program  string
@@ -25,14 +26,21 @@ type QP struct {
 	Counters []Counter
 }
 
+// Device is the counters of one device.
+type Device struct {
+	Name   string
+	Number int // of the port
+	// HW has the counters of the device, Port those of the wire.
+	HW, Port []Counter
+}
+
 // Snapshot is the counters of a NIC at one moment, each list in the order in which to show it.
 type Snapshot struct {
-	Device string
-	Number int // of the port
-	// HW has the counters of the device; Port those of the wire; Software what only a NIC made of
-	// software has to count.
-	HW, Port, Software []Counter
-	QPs                []QP
+	// Devices are at least one. What the NIC counts for none of them is counted for the first.
+	Devices []Device
+	// Software has what only a NIC made of software has to count.
+	Software []Counter
+	QPs      []QP
 }
 
 // aliases are mlx5's names of counters that rxe names otherwise.
@@ -48,7 +56,10 @@ var aliases = map[string]string{
 
 // Of takes the counters out of a status.
 func Of(s *daemon.Status) Snapshot {
-	out := Snapshot{Device: s.Devices[0].Name, Number: 1, HW: list(s.Counters), Port: port(s)}
+	var out Snapshot
+	for i := range s.Devices {
+		out.Devices = append(out.Devices, deviceOf(s, i))
+	}
 	software := maps.Clone(s.Lane)
 	delete(software, "prioritised") // a state
 	for _, p := range []*daemon.PortStatus{s.Network, s.Mirror} {
@@ -57,6 +68,11 @@ func Of(s *daemon.Status) Snapshot {
 		}
 		for name, value := range p.Counters {
 			software["udp_"+name] += value
+		}
+	}
+	if s.Streams != nil {
+		for name, value := range s.Streams.Counters {
+			software["tcp_"+name] = value
 		}
 	}
 	out.Software = list(software)
@@ -69,8 +85,30 @@ func Of(s *daemon.Status) Snapshot {
 	return out
 }
 
+// deviceOf takes the counters of a device out of a status.
+func deviceOf(s *daemon.Status, at int) Device {
+	d := &s.Devices[at]
+	counters := map[string]uint64{}
+	d.Engine.Each(func(name string, value uint64) { counters[name] = value })
+	if at == 0 {
+		counters = maps.Clone(s.Counters)
+		for i := range s.Devices[1:] {
+			s.Devices[1+i].Engine.Each(func(name string, value uint64) { counters[name] -= value })
+		}
+	}
+	out := Device{Name: d.Name, Number: 1, HW: list(counters)}
+	if d.Transport == nic.TransportIWARP.String() {
+		out.Port = streamPort(s)
+	} else {
+		out.Port = port(s)
+	}
+	return out
+}
+
 func queuePair(c *nic.ContextStatus, q *nic.QPStatus) QP {
-	out := QP{QPN: q.QPN, Type: q.Type, State: q.State, Program: c.Program, PID: c.PID}
+	out := QP{
+		QPN: q.QPN, Device: c.Device, Type: q.Type, State: q.State, Program: c.Program, PID: c.PID,
+	}
 	add := func(name string, value uint64) {
 		out.Counters = append(out.Counters, Counter{name, aliases[name], value})
 	}
@@ -115,6 +153,19 @@ func port(s *daemon.Status) []Counter {
 	}
 }
 
+// streamPort is port for a device over TCP, which has no packets that anybody could count.
+func streamPort(s *daemon.Status) []Counter {
+	c := map[string]uint64{}
+	if s.Streams != nil {
+		c = s.Streams.Counters
+	}
+	return []Counter{
+		{"port_xmit_data", "", c["tx_bytes"] / dataUnit},
+		{"port_rcv_data", "", c["rx_bytes"] / dataUnit},
+		{"port_xmit_wait", "", c["tx_full"]},
+	}
+}
+
 // Get returns a counter by its name; 0 when there is none.
 func (q *QP) Get(name string) uint64 {
 	for _, c := range q.Counters {
@@ -128,8 +179,15 @@ func (q *QP) Get(name string) uint64 {
 // Since returns what was counted after another snapshot of the same NIC. A queue pair that is new
 // has counted all that it has.
 func (s Snapshot) Since(before *Snapshot) Snapshot {
-	s.HW = beyond(s.HW, before.HW)
-	s.Port = beyond(s.Port, before.Port)
+	devices := make([]Device, 0, len(s.Devices))
+	for i, d := range s.Devices {
+		if i < len(before.Devices) { // else a NIC with other devices took its place
+			old := &before.Devices[i]
+			d.HW, d.Port = beyond(d.HW, old.HW), beyond(d.Port, old.Port)
+		}
+		devices = append(devices, d)
+	}
+	s.Devices = devices
 	s.Software = beyond(s.Software, before.Software)
 	qps := make([]QP, 0, len(s.QPs))
 	for _, q := range s.QPs {

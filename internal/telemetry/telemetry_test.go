@@ -18,7 +18,6 @@ func sample() daemon.Status {
 	counters[work.CountSentPackets], counters[work.CountSentBytes] = 7, 700
 	counters[work.CountRcvdSeqErr] = 2
 	var all nic.Counters
-	all.Engine = counters
 	s := daemon.Status{
 		Lane: map[string]uint64{
 			"looped_packets": 5, "prioritised": 1, "tx_dropped_socket_full": 4,
@@ -29,10 +28,13 @@ func sample() daemon.Status {
 			"tx_too_long": 1, "tx_full": 9,
 		}},
 	}
-	s.Devices, s.Counters = []nic.DeviceStatus{{Name: "rnic0"}}, all.Named()
-	s.Contexts = []nic.ContextStatus{{Program: "prog \"x\"", PID: 9, QPs: []nic.QPStatus{{
+	s.Devices, s.Counters = []nic.DeviceStatus{{Name: "rnic0"}}, all.Named(&counters)
+	qps := []nic.QPStatus{{
 		QPN: 0x12, Type: "RC", State: "RTS", Retries: 3, Naks: 2, Counters: counters,
-	}}}}
+	}}
+	s.Contexts = []nic.ContextStatus{{
+		Device: "rnic0", Program: "prog \"x\"", PID: 9, QPs: qps,
+	}}
 	return s
 }
 
@@ -55,17 +57,101 @@ func TestOf_PortCounters_AreThoseOfTheWire(t *testing.T) {
 		"port_rcv_packets": 3, "port_xmit_discards": 5, "port_xmit_wait": 9,
 		"port_rcv_errors": 3, "rx_icrc_encapsulated": 2,
 	} {
-		if got := value(t, s.Port, name); got != want {
+		if got := value(t, s.Devices[0].Port, name); got != want {
 			t.Errorf("%s is %d, not %d", name, got, want)
 		}
 	}
-	if value(t, s.HW, "sent_pkts") != 7 || value(t, s.Software, "looped_packets") != 5 {
+	if value(t, s.Devices[0].HW, "sent_pkts") != 7 || value(t, s.Software, "looped_packets") != 5 {
 		t.Error("counters of the device or the software differ")
 	}
 	status.Network = nil
 	s = Of(&status)
-	if value(t, s.Port, "port_xmit_data") != 0 {
+	if value(t, s.Devices[0].Port, "port_xmit_data") != 0 {
 		t.Error("a NIC without a network has sent")
+	}
+}
+
+// withStreams adds a device of iWARP that has sent 5 packets and 800 bytes of TCP.
+func withStreams(s daemon.Status) daemon.Status {
+	second := nic.DeviceStatus{Name: "iwarp0", Transport: "iwarp"}
+	second.Engine[work.CountSentPackets] = 5
+	s.Devices = append(s.Devices, second)
+	s.Counters["sent_pkts"] += 5
+	s.Streams = &daemon.StreamStatus{Counters: map[string]uint64{"tx_bytes": 800, "accepted": 3}}
+	s.Contexts = append(s.Contexts, nic.ContextStatus{
+		Device: "iwarp0", Program: "p", PID: 8, QPs: []nic.QPStatus{{QPN: 0x14, Type: "RC"}},
+	})
+	return s
+}
+
+func TestOf_SeveralDevices_EachHasItsOwn(t *testing.T) {
+	status := withStreams(sample())
+	s := Of(&status)
+	if len(s.Devices) != 2 || s.Devices[1].Name != "iwarp0" || s.Devices[1].Number != 1 {
+		t.Fatalf("devices: %+v", s.Devices)
+	}
+	first, second := &s.Devices[0], &s.Devices[1]
+	if value(t, first.HW, "sent_pkts") != 7 || value(t, second.HW, "sent_pkts") != 5 {
+		t.Errorf("packets: %+v", s.Devices)
+	}
+	if value(t, first.HW, "no_such_qp") != 0 {
+		t.Error("the NIC's own counters are the first device's")
+	}
+	if value(t, first.Port, "port_xmit_data") != 1000 ||
+		value(t, second.Port, "port_xmit_data") != 200 {
+		t.Error("bytes of one wire are counted for another")
+	}
+	if value(t, s.Software, "tcp_accepted") != 3 || s.QPs[0].Device != "rnic0" ||
+		s.QPs[1].Device != "iwarp0" {
+		t.Errorf("the rest: %+v", s)
+	}
+	before := s
+	status.Devices[1].Engine[work.CountSentPackets] += 2
+	status.Counters["sent_pkts"] += 2
+	d := Of(&status).Since(&before)
+	if value(t, d.Devices[0].HW, "sent_pkts") != 0 || value(t, d.Devices[1].HW, "sent_pkts") != 2 {
+		t.Errorf("differences: %+v", d.Devices)
+	}
+	var out bytes.Buffer
+	if err := WritePrometheus(&out, s); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`rnic_hw_sent_pkts_total{device="rnic0",port="1"} 7`,
+		`rnic_hw_sent_pkts_total{device="iwarp0",port="1"} 5`,
+		`rnic_port_xmit_data_total{device="iwarp0",port="1"} 200`,
+		`rnic_qp_retries_total{device="iwarp0",pid="8",program="p",qpn="0x000014",type="RC"} 0`,
+	} {
+		if !strings.Contains(out.String(), want+"\n") {
+			t.Errorf("no line %s", want)
+		}
+	}
+}
+
+func TestSnapshot_JSON_FirstDeviceIsAlsoOnTop(t *testing.T) {
+	status := withStreams(sample())
+	text, err := json.Marshal(Of(&status))
+	if err != nil {
+		t.Fatal(err)
+	}
+	type device struct {
+		Device string            `json:"device"`
+		HW     map[string]uint64 `json:"hw_counters"`
+	}
+	var got struct {
+		device
+		Devices []device `json:"devices"`
+		QPs     []struct {
+			Device string `json:"device"`
+		} `json:"qps"`
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Device != "rnic0" || got.HW["sent_pkts"] != 7 || len(got.Devices) != 2 ||
+		got.Devices[0].Device != "rnic0" || got.Devices[1].HW["sent_pkts"] != 5 ||
+		len(got.QPs) != 2 || got.QPs[1].Device != "iwarp0" {
+		t.Errorf("%s", text)
 	}
 }
 
@@ -126,8 +212,8 @@ func TestSince_Counters_AreDifferences(t *testing.T) {
 	status.Contexts[0].QPs[0].Counters[work.CountSentPackets] += 10
 	status.Contexts[0].QPs = append(status.Contexts[0].QPs, nic.QPStatus{QPN: 0x13, Retries: 1})
 	d := Of(&status).Since(&before)
-	if value(t, d.HW, "sent_pkts") != 10 || value(t, d.HW, "sent_bytes") != 0 ||
-		value(t, d.Port, "port_xmit_packets") != 1 {
+	if value(t, d.Devices[0].HW, "sent_pkts") != 10 || value(t, d.Devices[0].HW, "sent_bytes") != 0 ||
+		value(t, d.Devices[0].Port, "port_xmit_packets") != 1 {
 		t.Errorf("differences: %+v", d)
 	}
 	if d.QPs[0].Get("sent_pkts") != 10 || d.QPs[0].Get("retries") != 0 ||

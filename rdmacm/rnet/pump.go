@@ -8,8 +8,8 @@ import (
 	"github.com/softrnic/softrnic/verbs"
 )
 
-// pump wakes the connections of a device of a session when their completion queues have news. It is one
-// goroutine and one pipe for all of them.
+// pump wakes the connections of a device of a session when their completion queues have news. It is
+// one goroutine and one pipe for all of them.
 type pump struct {
 	session *rdmacm.Session
 	device  *verbs.Context // of the session
