@@ -5,6 +5,9 @@ const (
 	// MaxTags bounds the tagged buffers of one shared receive queue, whether they wait for a
 	// message or receive one. Each message with a tag may be compared with all of them.
 	MaxTags = 1024
+	// MaxTagsInAll bounds those of all queues of the NIC, which has some 160 bytes of its own for
+	// each. One program may have half of them.
+	MaxTagsInAll = 1 << 20
 	// MaxTagOps bounds the operations on the list that wait for the NIC, which carries all of them
 	// out before it matches the next message.
 	MaxTagOps = 4096
