@@ -41,7 +41,8 @@ func (s *session) startCapture(m *ctl.Message) (reply, *rdma.Refusal) {
 	l := s.daemon.lane
 	c := pcap.NewCapture(pcap.CaptureConfig{
 		Writer: os.NewFile(uintptr(write), "capture"), Device: s.daemon.devices[0].Name,
-		Filter: l.captureFilter(&req), Stream: l.streamFilter(&req), Count: req.Count, Bytes: int(req.BufferBytes),
+		Filter: l.captureFilter(&req), Stream: l.streamFilter(&req), Count: req.Count,
+		Bytes: int(req.BufferBytes),
 	})
 	refusal := rdma.Refuse(unix.EIO, "the NIC is shutting down")
 	l.do(func(clock.Time) {
