@@ -44,9 +44,12 @@ func newCapture() *cobra.Command {
 			"A packet on the wire is shown as it is there, faults (--fault) included. Of packets\n" +
 			"received over IPv4 the NIC does not know the identification: the file has what it\n" +
 			"assumes, and an ICRC that fits. Ethernet addresses are made up.\n\n" +
+			"Of connections over TCP (iWARP) the NIC has the bytes: their segments are made up, and\n" +
+			"number bytes from the handshake. A capture that begins later makes up handshake and\n" +
+			"MPA frames, and shows each direction from the next FPDU on.\n\n" +
 			"The NIC never waits for the file. When it is not written fast enough, packets are\n" +
 			"left out and counted: the summary tells, and so does the file's last block.\n\n" +
-			"tshark takes much for RPC that is none: give it --disable-protocol rpcordma.\n\n" +
+			"tshark takes much for RPC or NVMe that is none: --disable-protocol rpcordma, nvme-tcp.\n\n" +
 			"The file has what programs send; only the owner of the NIC and root may have it.",
 		Example: "  rnic capture -w rdma.pcapng\n" +
 			"  rnic capture -w - --qp 0x1234 -c 100 | tshark -r -\n" +

@@ -58,7 +58,8 @@ func (o *upOptions) register(c *cobra.Command) {
 		"use only the addresses of these `interfaces` (default: all)")
 	f.StringVar(&o.fault, "fault", "",
 		"disturb packets on purpose, such as `loss=1%,reorder=2%,delay=200us`;\n"+
-			"completions=200us holds completions back, so that many come at once")
+			"completions=200us holds completions back, so that many come at once;\n"+
+			"connections over TCP (iWARP) are left alone: use tc netem")
 	f.StringVar(&o.logLevel, "log-level", "info", "`level`: debug, info, warn or error")
 	f.StringVar(&o.logFormat, "log-format", "text", "`format`: text or json")
 	f.StringVar(&o.group, "group", "", "let the members of this `group` use the NIC too")
