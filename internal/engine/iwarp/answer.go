@@ -69,7 +69,7 @@ func (c *Conn) frameReadData(h *iwarp.Header, x *response, n uint32) mem.Fault {
 		return f
 	}
 	if b != nil && !c.tx.copies(int(n)) {
-		head := h.Append(c.begin(h.Len(), int(n)))
+		head := h.Append(c.beginReference(h.Len(), int(n)))
 		c.tx.advance(len(head))
 		c.tx.push(iwarp.ULPDULenLen + len(head))
 		c.tx.pushReference(piece{

@@ -9,6 +9,9 @@ import (
 // completeDone completes the requests at the head whose part is done: in order, for completions
 // have the order of the queue.
 func (q *QP) completeDone(sent uint64) {
+	if q.state == rdma.QPStateError {
+		return // what is left is flushed
+	}
 	r := &q.send
 	popped := false
 	for r.wrs.Len() > 0 {

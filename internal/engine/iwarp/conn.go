@@ -52,6 +52,8 @@ type Conn struct {
 	// (RFC 5044 7.1.2), or until the time has come that it takes for one that never will.
 	isHeld bool
 	stats  ConnStats
+	// space is what ReceiveSpace has returned.
+	space [1][]byte
 }
 
 // NewConn makes a connection over a stream that TCP has just established.
@@ -166,6 +168,9 @@ func (c *Conn) Fill(now clock.Time, v *work.Vector) bool {
 		c.loseMemory()
 		return false
 	}
+	if v.Bytes == 0 {
+		c.advance() // local operations may have been the last
+	}
 	return v.Bytes > 0
 }
 
@@ -271,6 +276,10 @@ func (c *Conn) abandon(end End) {
 	if c.phase == phaseClosed {
 		return
 	}
+	if c.phase == phaseTerminate || c.phase == phaseReject {
+		c.detach() // what is on its way out is still worth saying
+		return
+	}
 	how := CloseFIN
 	if c.tx.isInside() || !c.IsOpen() {
 		how = CloseAbort
@@ -295,9 +304,14 @@ func (c *Conn) close(end End, how Closing) {
 	c.deadline = clock.Never
 	c.release()
 	c.rx.release(c.buffers)
+	c.detach()
+	c.emit(Event{Kind: EventClosed, End: end})
+}
+
+// detach parts from the queue pair.
+func (c *Conn) detach() {
 	if c.qp != nil {
 		c.qp.conn = nil
 		c.qp = nil
 	}
-	c.emit(Event{Kind: EventClosed, End: end})
 }

@@ -266,7 +266,7 @@ func (c *Conn) frameReferences(h *iwarp.Header, w *sendWR, n uint32) (bool, mem.
 	if ok, f := q.eachEntry(w.List(), w.off, n, func(abi.SGE) {}); !ok {
 		return false, f
 	}
-	b := h.Append(c.begin(h.Len(), int(n)))
+	b := h.Append(c.beginReference(h.Len(), int(n)))
 	c.tx.advance(len(b))
 	c.tx.push(iwarp.ULPDULenLen + len(b))
 	_, _ = q.eachEntry(w.List(), w.off, n, func(s abi.SGE) {

@@ -434,3 +434,8 @@ func wantKinds(t testing.TB, n *node, want ...EventKind) {
 		t.Fatalf("%s: events %v, want %v", n.name, fmt.Sprint(n.events), want)
 	}
 }
+
+// wqeOf is a signaled work request.
+func wqeOf(op rdma.WROpcode, id uint64) abi.SendWQE {
+	return abi.SendWQE{WRID: id, Opcode: uint8(op), Flags: signaled}
+}

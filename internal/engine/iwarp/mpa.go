@@ -3,6 +3,7 @@ package iwarp
 import (
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/iwarp"
 )
 
@@ -32,6 +33,10 @@ func PrivateDataMax(revision uint8) int {
 func (c *Conn) Request(now clock.Time, q *QP, p *Params) {
 	c.enter(now)
 	if c.phase != phaseIdle {
+		return
+	}
+	if q.state == rdma.QPStateError || q.conn != nil {
+		c.fail(End{How: HowError}, CloseAbort)
 		return
 	}
 	c.qp, q.conn, q.now = q, c, now
@@ -156,6 +161,10 @@ func (c *Conn) Accept(now clock.Time, q *QP, p *Params) {
 	if c.phase != phaseDecide {
 		return
 	}
+	if q.state == rdma.QPStateError || q.conn != nil {
+		c.fail(End{How: HowError}, CloseAbort)
+		return
+	}
 	m := &c.mpa
 	m.ird, m.ord = p.IRD, p.ORD
 	f := c.reply()
@@ -274,6 +283,9 @@ func (c *Conn) open(hasCRC bool) {
 	served := m.ird
 	if !m.peer.Enhanced {
 		served = limits.MaxRDAtomic // the peer was not told how many
+	}
+	if m.rtr == RTRRead {
+		served = max(served, 1)
 	}
 	c.qp.connect(c, m.ird, m.ord, served)
 }

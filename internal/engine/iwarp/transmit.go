@@ -96,10 +96,20 @@ func (t *transmitter) pushFrame(n int) {
 	*t.ends.Push() = t.made
 }
 
-// begin starts an FPDU with an ULPDU of header and n bytes, and returns where the header goes.
+// begin starts an FPDU with an ULPDU of header and n bytes, of which all go into the chunk, and
+// returns where the header goes.
 func (c *Conn) begin(header, n int) []byte {
+	return c.beginIn(header, n, iwarp.FPDULen(header+n)+c.tx.markerRoom(header+n))
+}
+
+// beginReference is begin for an FPDU whose payload comes by reference.
+func (c *Conn) beginReference(header, n int) []byte {
+	return c.beginIn(header, n, iwarp.FPDULen(header))
+}
+
+func (c *Conn) beginIn(header, n, room int) []byte {
 	t := &c.tx
-	k := c.room(iwarp.FPDULen(header+n) + t.markerRoom(header+n))
+	k := c.room(room)
 	t.start = k.used
 	b := iwarp.AppendULPDULen(k.buf[k.used:k.used], header+n)
 	k.used += len(b)
