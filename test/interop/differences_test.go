@@ -108,6 +108,10 @@ var differences = []difference{
 		kernel: ` opcode [56] (.*\n)*.*post_send qp\d: EINVAL`, forget: outcome + `|^post_send`,
 	},
 	{
+		why:  "rxe finds an operation that the queue pair does not have when it comes to it, here it is refused at once; IBTA 11.4.1.1",
+		ours: ` wrong.*\n(.*\n)*.*post_send qp\d: EINVAL`, kernel: `post_send qp\d: (ok|EINVAL after [1-3])`, forget: outcome + `|^post_send`,
+	},
+	{
 		why:  "a limit that is above what is posted: rxe tells with the next receive that it takes, here at once; IBTA 10.2.9.3",
 		ours: `event SRQ limit reached`, forget: `event SRQ limit|query_srq`,
 	},

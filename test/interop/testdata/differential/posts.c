@@ -116,7 +116,7 @@ static void some_remote(const struct qp_slot *q, struct send *s, uint64_t *addr,
 	if (risk(4)) {
 		*rkey ^= 0x55;
 		fault = " bad key";
-	} else if (world.mrs[MRS - 1].dead_rkey && risk(4)) {
+	} else if (world.mrs[MRS - 1].dead_lkey && risk(4)) { /* rxe's rkey is 0 without rights */
 		*rkey = world.mrs[MRS - 1].dead_rkey;
 		fault = " dead key";
 	}
@@ -153,7 +153,8 @@ static int some_window(void)
 /*
  * Binds a window, or invalidates one that is bound: the kernel's driver dies of the invalidation
  * of one that was never bound (Linux 6.1, rxe_do_invalidate_mw uses the queue pair that it is not
- * bound to).
+ * bound to). It is bound once a step: libraries take the key that the window has from struct ibv_mw,
+ * which is of before the chain.
  */
 static bool some_bind(int q, struct send *s)
 {
@@ -172,6 +173,9 @@ static bool some_bind(int q, struct send *s)
 		sprintf(s->words + strlen(s->words), " mw%d", w);
 		return true;
 	}
+	if (mw->bound_at == world.step)
+		return false;
+	mw->bound_at = world.step;
 	mw->offset = chance_below(world.mrs[m].length / 2);
 	mw->length = 1 + chance_below(world.mrs[m].length - mw->offset);
 	if (risk(5))
@@ -190,6 +194,20 @@ static bool some_bind(int q, struct send *s)
 	sprintf(s->words + strlen(s->words), " mw%d mr%d+%u length %u", w, m, mw->offset,
 		mw->length);
 	return true;
+}
+
+/*
+ * What a queue pair cannot do. None are the numbers that the drivers know for users in the kernel, or
+ * for newer operations: those go further there than a program could.
+ */
+static enum ibv_wr_opcode wrong_opcode(enum ibv_qp_type type)
+{
+	if (type == IBV_QPT_UD)
+		return CHANCE_OF(IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ,
+				 IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_LOCAL_INV, IBV_WR_TSO);
+	if (type == IBV_QPT_UC)
+		return CHANCE_OF(IBV_WR_RDMA_READ, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_TSO);
+	return CHANCE_OF(IBV_WR_TSO, 12, 13);
 }
 
 static enum ibv_wr_opcode some_opcode(enum ibv_qp_type type)
@@ -264,6 +282,10 @@ static void some_send(int i, struct send *s, int to, bool last)
 
 	*s = (struct send){.window = -1, .to = q->peer};
 	s->wr = (struct ibv_send_wr){.opcode = some_opcode(q->qp->qp_type), .sg_list = s->sges};
+	if (risk(4)) {
+		s->wr.opcode = wrong_opcode(q->qp->qp_type);
+		strcat(s->words, " wrong");
+	}
 	if (chance_percent(last ? 95 : 70))
 		s->wr.send_flags |= IBV_SEND_SIGNALED;
 	if (chance_percent(10))
@@ -361,6 +383,8 @@ static void post_sends(int i, struct send *sends, int count)
 		struct work *work = works_add(&q->sends, sends[k].wr.wr_id);
 
 		work->signaled = q->all_signaled || sends[k].wr.send_flags & IBV_SEND_SIGNALED;
+		if (sends[k].wr.opcode == IBV_WR_BIND_MW)
+			sends[k].wr.bind_mw.mw->rkey = sends[k].wr.bind_mw.rkey;
 		posted++;
 	}
 	tell("post_send qp%d: %s after %d of %d", i, outcome(error), posted, count);

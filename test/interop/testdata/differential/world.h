@@ -31,6 +31,7 @@ struct mw_slot {
 	struct ibv_mw *mw;
 	int pd, mr;
 	int qp; /* that it is bound to */
+	unsigned int bound_at; /* step of the last bind */
 	uint32_t next_rkey; /* of a window of type 2, when all binds are done */
 	uint32_t offset, length;
 	bool bound;
