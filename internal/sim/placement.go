@@ -90,7 +90,12 @@ func (e *endpoint) postAtomicWriteToWindow(r *request) bool {
 		r.wqe.Flags |= uint8(rdma.SendFence)
 	}
 	record := x.model.Post(off, 8, seed, 0)
+	leave := func() {}
+	if d := e.peer.door; d == nil || !d.isZero || (off-d.at.off)%8 == 0 {
+		leave = e.through(r, off, 8)
+	}
 	r.entry.Done = func(status rdma.WCStatus) {
+		leave()
 		if status == rdma.WCSuccess {
 			x.model.Confirm(record)
 		} else {

@@ -103,7 +103,7 @@ var marks = []string{
 	"bad.lkey", "bad.local_bounds", "bad.read_into_readonly", "bad.too_many_entries",
 	"bad.revoked_rkey", "bad.door_bounds", "bad.bind", "wc.memory window bind error", "door.open", "door.unbind",
 	"mem.rereg", "mem.rereg_held",
-	"door.invalidate", "door.peer_invalidate", "door.WRITE", "door.READ",
+	"door.invalidate", "door.peer_invalidate", "door.WRITE", "door.READ", "door.ATOMIC_WRITE",
 	"bad.too_long", "bad.receive", "bad.qkey", "counter.bad_qkey",
 	"wc.local protection error", "wc.local length error", "wc.local QP operation error",
 	// States.

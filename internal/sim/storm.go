@@ -31,7 +31,9 @@ func (v *vandal) learn(handle uint32, refusal *rdma.Refusal) {
 func (v *vandal) storm() {
 	w := v.world
 	w.mark("vandal.verb")
-	switch w.between(0, 11) {
+	switch w.between(0, 12) {
+	case 12:
+		v.stormXRC()
 	case 0, 1, 2:
 		v.stormModify()
 	case 3:

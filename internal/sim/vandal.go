@@ -40,6 +40,9 @@ type vandalQP struct {
 	kind   rdma.QPType
 	rsp    abi.CreateQPRsp
 	shared []byte
+	// Of an XRC target: its shared queue, and that queue's number, which the initiator has too.
+	receives []byte
+	srqn     uint32
 }
 
 const (
@@ -145,13 +148,17 @@ func (v *vandal) build() *rdma.Refusal {
 		v.learn(rsp.Handle, nil)
 		v.qps = append(v.qps, &vandalQP{v: v, kind: k, rsp: rsp, shared: shared.Bytes()})
 	}
-	return nil
+	return v.buildXRC()
 }
 
 // pairVandals connects the queue pairs of two vandals, or of one with itself.
 func pairVandals(a, b *vandal) {
-	for i := range a.qps {
-		a.qps[i].peer, b.qps[i].peer = b.qps[i], a.qps[i]
+	for _, p := range a.qps {
+		for _, q := range b.qps {
+			if q.kind == p.other() {
+				p.peer, q.peer = q, p
+			}
+		}
 	}
 	for i := range a.qps {
 		a.qps[i].connect()
@@ -187,8 +194,13 @@ func (q *vandalQP) connect() {
 	modify(rdma.QPStateInit, a, rdma.QPAttrPort|rdma.QPAttrPKeyIndex|rdma.QPAttrAccessFlags)
 	rtr := rdma.QPAttrAV | rdma.QPAttrPathMTU | rdma.QPAttrDestQPN | rdma.QPAttrRQPSN
 	rts := rdma.QPAttrSQPSN
-	if q.kind == rdma.QPTypeRC {
+	if q.kind == rdma.QPTypeRC || q.kind == rdma.QPTypeXRCRecv {
 		rtr |= rdma.QPAttrMaxDestRdAtomic | rdma.QPAttrMinRNRTimer
+	}
+	switch q.kind {
+	case rdma.QPTypeXRCRecv:
+		rts |= rdma.QPAttrTimeout
+	case rdma.QPTypeRC, rdma.QPTypeXRCSend:
 		rts |= rdma.QPAttrTimeout | rdma.QPAttrRetryCnt | rdma.QPAttrRNRRetry |
 			rdma.QPAttrMaxQPRdAtomic
 	}
@@ -220,6 +232,9 @@ func (v *vandal) act() {
 	switch w.between(0, 9) {
 	case 0:
 		v.scribble(q.shared)
+		if q.receives != nil {
+			v.scribble(q.receives)
+		}
 	case 1:
 		v.scribble(v.cqRing)
 	case 2:
@@ -247,7 +262,7 @@ func (v *vandal) scribble(b []byte) {
 	w := v.world
 	limit := len(b)
 	if w.chance(0.5) {
-		limit = 0x260 // the indices
+		limit = min(limit, 0x260) // the indices
 	}
 	at := w.between(0, limit-9)
 	for i := range w.between(1, 8) {
@@ -266,7 +281,15 @@ func advance(shared []byte, off int, n uint32) {
 }
 
 func (q *vandalQP) postReceives() {
-	q.entries(abi.OffRQProducer, q.rsp.RQOffset, q.rsp.RQStride, func(slot []byte) {
+	b := q.shared
+	if q.receives != nil {
+		b = q.receives
+	}
+	if q.rsp.RQEntries == 0 {
+		return
+	}
+	entries := queueEntries{b, abi.OffRQProducer, q.rsp.RQOffset, q.rsp.RQStride}
+	entries.fill(q.v.world, func(slot []byte) {
 		abi.EncodeRecvWQE(slot, &abi.RecvWQE{NumSGE: uint32(q.v.world.pick(0, 1, 3, 4, 1<<31))})
 		q.lists(slot[abi.RecvWQEBytes:])
 	})
@@ -275,13 +298,22 @@ func (q *vandalQP) postReceives() {
 // postNonsense posts requests that are valid but for some of their fields.
 func (q *vandalQP) postNonsense() {
 	w := q.v.world
-	q.entries(abi.OffSQProducer, q.rsp.SQOffset, q.rsp.SQStride, func(slot []byte) {
+	if q.rsp.SQEntries == 0 {
+		return
+	}
+	entries := queueEntries{q.shared, abi.OffSQProducer, q.rsp.SQOffset, q.rsp.SQStride}
+	entries.fill(w, func(slot []byte) {
 		x := abi.SendWQE{
 			WRID: w.random.Uint64(), Opcode: uint8(w.between(0, 16)), Flags: uint8(w.between(0, 15)),
 			NumSGE: uint16(w.pick(0, 1, 2, 3, 4, 0xffff)), RKey: q.peer.v.key,
 			InlineLen:  uint32(w.pick(0, 8, 64, 65, 1<<31)),
 			RemoteAddr: vandalBase + 4096 + uint64(w.between(0, vandalBytes)),
 			AH:         w.random.Uint32(), RemoteQPN: q.peer.rsp.QPN, RemoteQKey: qkey + 2,
+			Extra: q.peer.srqn, Swap: uint64(w.pick(0, 8, vandalBytes, 1<<31)),
+			CompareAdd: uint64(w.pick(0, 1, 0x11, 0x21, 3)),
+		}
+		if w.chance(0.02) {
+			x.Extra = w.random.Uint32()
 		}
 		if w.chance(0.1) {
 			x.RKey = w.random.Uint32()
@@ -294,16 +326,22 @@ func (q *vandalQP) postNonsense() {
 	})
 }
 
-// entries fills a few slots behind a producer index and shows them.
-func (q *vandalQP) entries(producer int, off, stride uint32, fill func(slot []byte)) {
-	w := q.v.world
-	next := binary.NativeEndian.Uint32(q.shared[producer:])
+// queueEntries are the slots of a queue.
+type queueEntries struct {
+	shared      []byte
+	producer    int
+	off, stride uint32
+}
+
+// fill fills a few slots behind the producer index and shows them.
+func (e *queueEntries) fill(w *World, fill func(slot []byte)) {
+	next := binary.NativeEndian.Uint32(e.shared[e.producer:])
 	n := uint32(w.between(1, 4))
 	for i := range n {
-		at := off + (next+i)%vandalQueue*stride
-		fill(q.shared[at : at+stride])
+		at := e.off + (next+i)%vandalQueue*e.stride
+		fill(e.shared[at : at+e.stride])
 	}
-	advance(q.shared, producer, n)
+	advance(e.shared, e.producer, n)
 }
 
 // lists fills the rest of a slot with entries, good ones and bad ones.
