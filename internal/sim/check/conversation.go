@@ -22,12 +22,13 @@ type Conversation struct {
 
 	high     uint64 // packets that were sent for the first time so far; the next has number high
 	packets  []wirePacket
-	messages []uint64 // number of the packet after each message, in order
-	isInside bool     // the message goes on
-	write    bool     // the message is a WRITE
-	una      uint64   // number of the first packet that no answer that arrived acknowledges
-	isAsked  bool     // a question was sent
-	flushes  int      // sent so far
+	messages []uint64  // number of the packet after each message, in order
+	isInside bool      // the message goes on
+	write    bool      // the message is a WRITE
+	queue    ib.XRCETH // XRC: where the message goes
+	una      uint64    // number of the first packet that no answer that arrived acknowledges
+	isAsked  bool      // a question was sent
+	flushes  int       // sent so far
 
 	notReadyTill   clock.Time
 	notReadyPacket uint64
@@ -46,6 +47,7 @@ type wirePacket struct {
 	opcode ib.Opcode
 	length uint32
 	sum    uint64
+	header uint64
 	data   bool // an answer of its own is due, not just an acknowledge
 	flush  int  // which FLUSH it is
 }
@@ -67,6 +69,29 @@ func sumOf(b []byte) uint64 {
 		h = (h ^ uint64(v)) * 0x9e3779b97f4a7c15
 	}
 	return h
+}
+
+// headerSum is of all in the extended headers that a repetition has to repeat: a READ that goes on
+// asks for less.
+func headerSum(h *ib.Headers) uint64 {
+	op, sum := h.BTH.Opcode, uint64(0)
+	add := func(set ib.HeaderSet, values ...uint64) {
+		if !op.Has(set) {
+			return
+		}
+		for _, v := range values {
+			sum = Mix(sum, v)
+		}
+	}
+	add(ib.HasXRCETH, uint64(h.XRC))
+	if !op.IsReadRequest() {
+		add(ib.HasRETH, h.RETH.VA, uint64(h.RETH.RKey), uint64(h.RETH.Length))
+	}
+	add(ib.HasAtomicETH, h.Atomic.VA, uint64(h.Atomic.RKey), h.Atomic.SwapAdd, h.Atomic.Compare)
+	add(ib.HasFETH, uint64(h.Flush.Placement), uint64(h.Flush.Select))
+	add(ib.HasImmDt, uint64(h.Imm))
+	add(ib.HasIETH, uint64(h.Inv))
+	return sum
 }
 
 // Request takes a packet that the requester sends.
@@ -126,13 +151,16 @@ func (c *Conversation) begin(h *ib.Headers, payload []byte) {
 		c.Court.Failf("%s: %v follows what it cannot follow", c.Name, op)
 	case !isStart && info.Operation == ib.OperationWrite != c.write:
 		c.Court.Failf("%s: %v goes on with another operation", c.Name, op)
+	case !isStart && h.XRC != c.queue && op.Has(ib.HasXRCETH):
+		c.Court.Failf("%s: %v goes to SRQ %v, its message to %v", c.Name, op, h.XRC, c.queue)
 	case !info.Payload.Allows(len(payload), int(c.MTU)):
 		c.Court.Failf("%s: %v with %d bytes at MTU %d", c.Name, op, len(payload), c.MTU)
 	}
+	c.queue = h.XRC
 	c.isInside = info.Position == ib.First || info.Position == ib.Middle
 	c.write = info.Operation == ib.OperationWrite
 	x := wirePacket{
-		opcode: op, length: uint32(len(payload)), sum: sumOf(payload),
+		opcode: op, length: uint32(len(payload)), sum: sumOf(payload), header: headerSum(h),
 		data: op.IsReadRequest() || op.IsAtomic() || isPlacement(op), flush: c.flushes,
 	}
 	if info.Operation == ib.OperationFlush {
@@ -158,7 +186,8 @@ func (c *Conversation) repeat(at uint64, h *ib.Headers, payload []byte) {
 		return
 	}
 	x := &c.packets[at]
-	if x.opcode != h.BTH.Opcode || x.length != uint32(len(payload)) || x.sum != sumOf(payload) {
+	if x.opcode != h.BTH.Opcode || x.length != uint32(len(payload)) || x.sum != sumOf(payload) ||
+		x.header != headerSum(h) {
 		c.Court.Failf("%s: PSN %v is repeated with another content: %v of %d bytes, first %v of %d",
 			c.Name, h.BTH.PSN, h.BTH.Opcode, len(payload), x.opcode, x.length)
 	}
@@ -184,11 +213,17 @@ func (c *Conversation) Answer(h *ib.Headers, payload []byte) {
 		isPlacement(x.opcode) && !isAcknowledge(op) &&
 			(op != ib.RCReadResponseOnly || len(payload) > 0):
 		c.Court.Failf("%s: %v answers PSN %v, a %v", c.Name, op, h.BTH.PSN, x.opcode)
+	case op.Class() != x.opcode.Class():
+		c.Court.Failf("%s: %v answers a %v, of another service", c.Name, op, x.opcode)
 	case !op.Info().Payload.Allows(len(payload), int(c.MTU)):
 		c.Court.Failf("%s: %v with %d bytes at MTU %d", c.Name, op, len(payload), c.MTU)
 	}
 	if op.HasAETH() {
 		c.judgeMSN(h, at)
+		_, hasCredits := h.AETH.Syndrome.Credits().Decode()
+		if op.Class() == ib.ClassXRC && h.AETH.Syndrome.Kind() == ib.SyndromeACK && hasCredits {
+			c.Court.Failf("%s: %v gives credits; shared queues have none", c.Name, op)
+		}
 	}
 	if op.IsReadResponse() && x.opcode.Info().Operation == ib.OperationFlush && c.Flushed != nil {
 		c.Flushed(x.flush)

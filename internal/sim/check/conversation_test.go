@@ -25,13 +25,14 @@ type talk struct {
 	length   uint32
 	syndrome ib.Syndrome
 	msn      uint32
+	queue    ib.XRCETH
 }
 
 func (c *Conversation) play(list []talk) {
 	for _, x := range list {
 		h := &ib.Headers{
 			BTH:  ib.BTH{Opcode: x.opcode, PSN: rdma.PSN(x.psn), AckReq: x.isAckDue},
-			RETH: ib.RETH{Length: x.length},
+			RETH: ib.RETH{Length: x.length}, XRC: x.queue,
 			AETH: ib.AETH{Syndrome: x.syndrome, MSN: rdma.MSN(x.msn)},
 		}
 		b := make([]byte, x.bytes)
@@ -123,6 +124,27 @@ var conversations = []struct {
 		{who: 'a', opcode: ib.RCReadResponseOnly, psn: 0xfffffe, syndrome: none, msn: 1},
 		{who: 'a', opcode: ib.RCReadResponseOnly, psn: 0xffffff, syndrome: none, msn: 2},
 	}, ""},
+	{"XRC, in order", []talk{
+		{who: 'r', opcode: ib.XRCSendFirst, psn: 0xfffffe, bytes: testMTU, queue: 7},
+		{who: 'r', opcode: ib.XRCSendLast, psn: 0xffffff, bytes: 1, queue: 7},
+		{who: 'r', opcode: ib.XRCSendOnly, psn: 0, queue: 8},
+		{who: 'a', opcode: ib.XRCAcknowledge, psn: 0, syndrome: none, msn: 2},
+	}, ""},
+	{"a message to two shared queues", []talk{
+		{who: 'r', opcode: ib.XRCSendFirst, psn: 0xfffffe, bytes: testMTU, queue: 7},
+		{who: 'r', opcode: ib.XRCSendLast, psn: 0xffffff, bytes: 1, queue: 8},
+	}, "its message to"},
+	{"a repetition to another shared queue", []talk{
+		{who: 'r', opcode: ib.XRCSendOnly, psn: 0xfffffe, queue: 7},
+		{who: 'r', opcode: ib.XRCSendOnly, psn: 0xfffffe, queue: 8},
+	}, "another content"},
+	{"credits of a shared queue", []talk{
+		{who: 'r', opcode: ib.XRCSendOnly, psn: 0xfffffe, queue: 7},
+		{who: 'a', opcode: ib.XRCAcknowledge, psn: 0xfffffe, syndrome: 3, msn: 1},
+	}, "gives credits"},
+	{"an answer of another service", []talk{
+		{who: 'r', opcode: ib.XRCSendOnly, psn: 0xfffffe, queue: 7}, ack(0xfffffe, 1),
+	}, "of another service"},
 	{"an ACK of a FLUSH", []talk{
 		{who: 'r', opcode: ib.RCFlush, psn: 0xfffffe}, ack(0xfffffe, 1),
 	}, "an ACK carries PSN"},
