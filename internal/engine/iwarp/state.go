@@ -11,7 +11,6 @@ import (
 func (q *QP) Modify(now clock.Time, a *Attr, mask rdma.QPAttrMask, to rdma.QPState) {
 	q.now = now
 	if to == rdma.QPStateReset {
-		q.dropConn()
 		q.reset()
 		return
 	}
@@ -42,10 +41,12 @@ func (q *QP) enter(to rdma.QPState) {
 	}
 }
 
-// dropConn ends the connection of a queue pair that its owner takes away.
+// dropConn ends the connection of a queue pair whose owner does not want it any more, and parts
+// from it.
 func (q *QP) dropConn() {
 	if c := q.conn; c != nil {
 		c.now = q.now
+		c.detach()
 		c.abandon(End{How: HowError})
 	}
 }
@@ -66,6 +67,7 @@ func depth(n uint16) uint8 { return uint8(min(n, 255)) }
 
 // reset drops everything in silence (IBTA 10.3.1.1).
 func (q *QP) reset() {
+	q.dropConn()
 	q.state = rdma.QPStateReset
 	q.attr = Attr{}
 	q.flush = flusher{}
@@ -79,7 +81,6 @@ func (q *QP) reset() {
 
 // Release drops what the QP holds; it is not used afterwards. Its connection ends.
 func (q *QP) Release() {
-	q.dropConn()
 	q.reset()
 }
 

@@ -1,0 +1,301 @@
+package iwarp
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/wire/iwarp"
+)
+
+func TestDisconnect_FinishesWhatWasPostedBefore(t *testing.T) {
+	w := connected(t, worldConfig{})
+	pattern(w.a.mem, 1)
+	w.b.receive(1, w.b.at(0, 100))
+	w.a.receive(9, w.a.at(0, 100))
+	w.a.post(w.now, remote(wqeOf(rdma.WRWrite, 1), w.b, 1000), w.a.at(0, 500_000))
+	w.a.post(w.now, remote(wqeOf(rdma.WRRead, 2), w.b, 1000), w.a.at(600_000, 300_000))
+	w.a.post(w.now, wqeOf(rdma.WRSend, 3), w.a.at(0, 100))
+	w.a.c.Disconnect(w.now)
+	w.a.post(w.now, wqeOf(rdma.WRSend, 4), w.a.at(0, 100)) // too late
+	w.settle()
+	ok, flushed := rdma.WCSuccess, rdma.WCWRFlushErr
+	wantStatus(t, w.a.sends.take(), ok, ok, ok, flushed)
+	wantStatus(t, w.b.recvs.take(), ok)
+	wantStatus(t, w.a.recvs.take(), flushed)
+	if !bytes.Equal(w.b.mem[1000:501_000], w.a.mem[:500_000]) {
+		t.Error("the WRITE was cut")
+	}
+	if a, b := w.a.end(), w.b.end(); a.How != HowLocal || b.How != HowPeer {
+		t.Errorf("ended %+v and %+v", a, b)
+	}
+	if w.a.q.State() != rdma.QPStateError || w.b.q.State() != rdma.QPStateError ||
+		len(w.a.causes)+len(w.b.causes)+len(w.a.raised)+len(w.b.raised) != 0 {
+		t.Errorf("states %v, %v; events %v, %v", w.a.q.State(), w.b.q.State(), w.a.raised, w.b.raised)
+	}
+}
+
+func TestDisconnect_Idle_EndsAtOnce(t *testing.T) {
+	w := connected(t, worldConfig{})
+	w.b.q.Modify(w.now, &Attr{}, 0, rdma.QPStateSQD) // CLOSING
+	w.run(0)
+	if a, b := w.a.end(), w.b.end(); a.How != HowPeer || b.How != HowLocal ||
+		w.a.c.Closing() != CloseFIN || w.b.c.Closing() != CloseFIN {
+		t.Errorf("ended %+v and %+v", a, b)
+	}
+}
+
+func TestDisconnect_LocalOperationsOnly_EndsToo(t *testing.T) {
+	w := connected(t, worldConfig{})
+	window, _ := w.a.table.AllocWindow(testPD, rdma.MWType1)
+	x := wqeOf(rdma.WRBindMW, 1)
+	x.RKey, x.Extra, x.RemoteAddr = uint32(window.Key+1), uint32(w.a.region.Key), testBase
+	x.CompareAdd, x.Swap = 100, uint64(rdma.AccessRemoteRead)
+	w.a.write(x, nil, nil)
+	w.a.sq.Publish()
+	w.a.c.Disconnect(w.now)
+	w.run(time.Millisecond)
+	wantStatus(t, w.a.sends.take(), rdma.WCSuccess)
+	if e := w.a.end(); e.How != HowLocal {
+		t.Errorf("ended %+v", e)
+	}
+}
+
+func TestDisconnect_PeerThatTakesNothing_RunsOutOfTime(t *testing.T) {
+	r := initiatorNode(t, nodeConfig{})
+	r.n.post(r.now, remote(wqeOf(rdma.WRRead, 1), r.n, 0), r.n.at(0, 8))
+	r.n.c.Disconnect(r.now)
+	r.drain()
+	r.wait(limits.StreamDrainTimeout - 1)
+	wantKinds(t, r.n)
+	r.wait(1)
+	if e := r.n.end(); e.How != HowTimeout || r.n.c.Closing() != CloseAbort {
+		t.Errorf("ended %+v", e)
+	}
+	wantStatus(t, r.n.sends.take(), rdma.WCWRFlushErr)
+}
+
+func TestModifyToError_FlushesEverythingOnce(t *testing.T) {
+	for _, cut := range []bool{false, true} {
+		w := connected(t, worldConfig{})
+		for i := range 3 {
+			w.a.receive(uint64(i), w.a.at(0, 10))
+			w.a.write(remote(wqeOf(rdma.WRWrite, uint64(i)), w.b, 0), nil, []abi.SGE{w.a.at(0, 300_000)})
+		}
+		w.a.ring(w.now)
+		if cut { // in the middle of an FPDU
+			w.split = func(int) int { return 1001 }
+			w.transmit(0, w.a)
+		}
+		w.a.q.Modify(w.now, &Attr{}, 0, rdma.QPStateError)
+		want := CloseFIN
+		if cut {
+			want = CloseAbort
+		}
+		if w.a.c.Closing() != want {
+			t.Errorf("closing %v, want %v", w.a.c.Closing(), want)
+		}
+		w.settle()
+		f := rdma.WCWRFlushErr
+		wantStatus(t, w.a.sends.take(), f, f, f)
+		wantStatus(t, w.a.recvs.take(), f, f, f)
+		w.a.post(w.now, wqeOf(rdma.WRSend, 9), w.a.at(0, 10))
+		wantStatus(t, w.a.sends.take(), f)
+		if e := w.a.end(); e.How != HowError || w.a.sq.Unreleased() != 0 {
+			t.Errorf("ended %+v, %d slots in use", e, w.a.sq.Unreleased())
+		}
+	}
+}
+
+func TestReset_IsSilent_AndTheQueuePairServesAgain(t *testing.T) {
+	w := connected(t, worldConfig{})
+	w.a.receive(1, w.a.at(0, 10))
+	w.a.write(wqeOf(rdma.WRSend, 1), nil, []abi.SGE{w.a.at(0, 10)})
+	w.a.sq.Publish()
+	w.a.q.Modify(w.now, &Attr{}, 0, rdma.QPStateReset)
+	w.settle()
+	if len(w.a.sends.entries)+len(w.a.recvs.entries) != 0 || w.a.sq.Unreleased() != 0 ||
+		w.a.rq.Unreleased() != 0 || w.a.q.State() != rdma.QPStateReset {
+		t.Fatal("a reset is not silent")
+	}
+	if e := w.a.end(); e.How != HowError {
+		t.Errorf("ended %+v", e)
+	}
+	// Both ends once more, over another stream.
+	access := Attr{Access: rdma.AccessLocalWrite | rdma.AccessRemoteAny}
+	for _, n := range []*node{w.a, w.b} {
+		n.q.Modify(w.now, &access, 0, rdma.QPStateReset)
+		n.q.Modify(w.now, &access, rdma.QPAttrAccessFlags, rdma.QPStateInit)
+		n.c = NewConn(ConnConfig{Now: w.now, Initiator: n == w.a})
+		n.ended, n.events, n.private = false, nil, nil
+		n.receive(1, n.at(0, 100))
+	}
+	w.air, w.fin = [2][]byte{}, [2]bool{}
+	w.dial()
+	transferBoth(t, w)
+}
+
+func TestRelease_EndsTheConnection(t *testing.T) {
+	w := connected(t, worldConfig{})
+	w.a.receive(1, w.a.at(0, 10))
+	w.a.q.Release()
+	w.settle()
+	if a, b := w.a.end(), w.b.end(); a.How != HowError || b.How != HowPeer {
+		t.Errorf("ended %+v and %+v", a, b)
+	}
+	if len(w.a.recvs.entries) != 0 {
+		t.Error("a queue pair that goes completes")
+	}
+}
+
+// TestTerminate_OutlivesItsQueuePair: a program that sees its error completion may destroy the
+// queue pair before TCP took the Terminate.
+func TestTerminate_OutlivesItsQueuePair(t *testing.T) {
+	r := responderNode(t, nodeConfig{})
+	r.n.c.HandleStream(r.now, fpdu(writeTo(0x777, testBase), []byte{1}))
+	r.n.q.Modify(r.now, &Attr{}, 0, rdma.QPStateError)
+	r.n.q.Release()
+	r.drain()
+	all := r.hear()
+	if len(all) != 1 || all[0].header.Opcode != iwarp.OpcodeTerminate {
+		t.Fatalf("heard %v", all)
+	}
+	if e := r.n.end(); e.How != HowTerminateSent || r.n.c.Closing() != CloseFIN {
+		t.Errorf("ended %+v", e)
+	}
+}
+
+func TestTerminate_PeerThatTakesNothing_RunsOutOfTime(t *testing.T) {
+	r := responderNode(t, nodeConfig{})
+	r.n.c.HandleStream(r.now, fpdu(writeTo(0x777, testBase), []byte{1}))
+	if !r.n.c.Fill(r.now, &r.v) {
+		t.Fatal("nothing to send")
+	}
+	r.n.c.HandleSent(r.now, 3)
+	r.now = r.now.Add(limits.TerminateTimeout)
+	r.n.c.HandleTimeout(r.now)
+	r.n.poll(r.now)
+	if e := r.n.end(); e.How != HowTerminateSent || r.n.c.Closing() != CloseAbort || r.n.c.HasWork() {
+		t.Errorf("ended %+v, closing %v", e, r.n.c.Closing())
+	}
+}
+
+// TestTerminate_InTheMiddleOfAnFPDU_ComesBehindIt refuses the peer while a long WRITE is on its way
+// out: what is begun is finished, what is not is dropped.
+func TestTerminate_InTheMiddleOfAnFPDU_ComesBehindIt(t *testing.T) {
+	for _, c := range []ConnConfig{{}, {FPDU: FPDULarge}, {CRC: true}, {Markers: true}} {
+		w := connected(t, worldConfig{
+			a: nodeConfig{conn: c}, b: nodeConfig{conn: c},
+		})
+		pattern(w.a.mem, 7)
+		w.a.post(w.now, remote(wqeOf(rdma.WRWrite, 1), w.b, 0), w.a.at(0, 200_000))
+		w.split = func(int) int { return 70_001 }
+		w.transmit(0, w.a)
+		w.b.post(w.now, wqeOf(rdma.WRSend, 1), w.b.at(0, 10)) // there is no receive
+		w.settle()
+		if a, b := w.a.end(), w.b.end(); a.Code != iwarp.CodeUntaggedNoBuffer ||
+			b.How != HowTerminateReceived || b.Code != a.Code {
+			t.Errorf("%+v: ended %+v and %+v", c, a, b)
+		}
+		wantStatus(t, w.a.sends.take(), rdma.WCWRFlushErr)
+		n := 70_001 - 4_000
+		if !bytes.Equal(w.a.mem[:n], w.b.mem[:n]) || w.b.mem[199_999] != 0 {
+			t.Errorf("%+v: what was begun was not finished, or all was sent", c)
+		}
+	}
+}
+
+// TestMemoryThatGoes_WhileItsBytesAreOnTheirWay breaks the connection off where an FPDU is begun
+// that cannot be finished.
+func TestMemoryThatGoes_WhileItsBytesAreOnTheirWay(t *testing.T) {
+	w := connected(t, worldConfig{a: nodeConfig{conn: ConnConfig{FPDU: FPDULarge}}})
+	w.a.post(w.now, remote(wqeOf(rdma.WRWrite, 1), w.b, 0), w.a.at(0, 200_000))
+	w.split = func(int) int { return 10_000 }
+	w.transmit(0, w.a)
+	w.a.table.Deregister(w.a.region)
+	w.settle()
+	wantStatus(t, w.a.sends.take(), rdma.WCLocProtErr)
+	if e := w.a.end(); e.How != HowError || w.a.c.Closing() != CloseAbort {
+		t.Errorf("ended %+v, closing %v", e, w.a.c.Closing())
+	}
+	// The source of a READ.
+	w = connected(t, worldConfig{b: nodeConfig{conn: ConnConfig{FPDU: FPDULarge}}})
+	w.a.post(w.now, remote(wqeOf(rdma.WRRead, 1), w.b, 0), w.a.at(0, 200_000))
+	for w.transmit(0, w.a) || w.land(0, w.b) {
+	}
+	w.split = func(int) int { return 10_000 }
+	w.transmit(1, w.b)
+	w.b.table.Deregister(w.b.region)
+	w.settle()
+	if e := w.b.end(); e.How != HowError || w.b.c.Closing() != CloseAbort {
+		t.Errorf("ended %+v, closing %v", e, w.b.c.Closing())
+	}
+	if len(w.b.sends.entries) != 0 {
+		t.Error("a completion without a request")
+	}
+}
+
+// TestMemoryThatGoes_BeforeASegmentIsFramed lets the requests before it complete, and tells the
+// peer.
+func TestMemoryThatGoes_BeforeASegmentIsFramed(t *testing.T) {
+	s := &space{}
+	w := connected(t, worldConfig{a: nodeConfig{space: s}})
+	w.a.post(w.now, remote(wqeOf(rdma.WRWrite, 1), w.b, 0), w.a.at(0, 100_000))
+	w.a.post(w.now, remote(wqeOf(rdma.WRWrite, 2), w.b, 0), w.a.at(0, 900_000))
+	w.transmit(0, w.a)
+	s.gone = true
+	w.settle()
+	wantStatus(t, w.a.sends.take(), rdma.WCSuccess, rdma.WCLocProtErr)
+	if e := w.b.end(); e.How != HowTerminateReceived || e.Code != iwarp.CodeRDMAPLocal {
+		t.Errorf("ended %+v", e)
+	}
+	// A READ whose source goes while its answer is framed.
+	s = &space{}
+	w = connected(t, worldConfig{b: nodeConfig{space: s}})
+	w.a.post(w.now, remote(wqeOf(rdma.WRRead, 1), w.b, 0), w.a.at(0, 900_000))
+	for w.transmit(0, w.a) || w.land(0, w.b) {
+	}
+	w.transmit(1, w.b)
+	s.gone = true
+	w.settle()
+	wantStatus(t, w.a.sends.take(), rdma.WCWRFlushErr)
+	if e := w.a.end(); e.How != HowTerminateReceived || e.Code != iwarp.CodeRDMAPLocal {
+		t.Errorf("ended %+v", e)
+	}
+}
+
+func TestCorruptRing_EndsTheQueuePair(t *testing.T) {
+	w := connected(t, worldConfig{})
+	for range 300 { // more than the ring has
+		w.a.sq.Push()
+	}
+	w.a.sq.Publish()
+	w.a.q.HandleDoorbell(w.now)
+	w.settle()
+	if w.a.q.State() != rdma.QPStateError || len(w.a.raised) != 1 || w.a.raised[0] != rdma.EventQPFatal {
+		t.Errorf("state %v, events %v", w.a.q.State(), w.a.raised)
+	}
+	if e := w.b.end(); e.How != HowTerminateReceived {
+		t.Errorf("ended %+v", e)
+	}
+}
+
+func TestFlush_OfMoreThanACallDoes_GoesOn(t *testing.T) {
+	w := connected(t, worldConfig{a: nodeConfig{entries: 2048}})
+	for i := range 2000 {
+		w.a.receive(uint64(i), w.a.at(0, 10))
+		w.a.write(remote(wqeOf(rdma.WRRead, uint64(i)), w.b, 0), nil, []abi.SGE{w.a.at(0, 8)})
+	}
+	w.a.sq.Publish()
+	w.a.q.Modify(w.now, &Attr{}, 0, rdma.QPStateError)
+	if !w.a.q.HasWork() || len(w.a.sends.entries) > limits.WQEsPerDoorbell {
+		t.Errorf("%d flushed in one call", len(w.a.sends.entries))
+	}
+	w.settle()
+	if len(w.a.sends.entries) != 2000 || len(w.a.recvs.entries) != 2000 || w.a.q.HasWork() {
+		t.Errorf("%d and %d flushed", len(w.a.sends.entries), len(w.a.recvs.entries))
+	}
+}
