@@ -52,11 +52,17 @@ func (l *lane) streamFilter(req *abi.CaptureReq) func(*tcp.Flow) bool {
 	if qpn == 0 && gid.IsZero() {
 		return nil
 	}
+	var known nic.StreamID // what it last was serves for the rest after the QP's end
 	return func(f *tcp.Flow) bool {
+		if qpn != 0 {
+			if id, ok := l.nic.StreamOf(qpn); ok {
+				known = id
+			}
+		}
 		if addr := gid.Addr(); !gid.IsZero() && f.Local.Addr() != addr && f.Remote.Addr() != addr {
 			return false
 		}
-		return qpn == 0
+		return qpn == 0 || known != 0 && (f.ID == known || f.TwinID == known)
 	}
 }
 

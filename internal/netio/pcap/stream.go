@@ -244,7 +244,10 @@ func (c *Capture) gather(pieces [][]byte, n int) []byte {
 
 // offerEnd shows how a direction ended, or both.
 func (c *Capture) offerEnd(f *tcp.Flow, how tcp.End) {
-	x := c.flowOf(f)
+	x := c.flows[tupleOf(f)]
+	if x == nil {
+		return // nothing of it was shown
+	}
 	for dir := range x.held { // what never became a frame
 		if x.isHeld[dir] && len(x.held[dir]) > 0 {
 			c.offerSegment(f, x, dir, flagPSH|flagACK, x.held[dir])

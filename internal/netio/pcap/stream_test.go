@@ -264,7 +264,7 @@ func TestStreams_NoRoom_HoleIsShownAndReadersGoOn(t *testing.T) {
 	c.taps.Add(capture)
 	c.open()
 	c.greet()
-	for range 40 {
+	for range 100 {
 		c.message(true, iwarp.OpcodeWrite, 1024)
 	}
 	_, dropped := capture.counts()

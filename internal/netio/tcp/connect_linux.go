@@ -29,7 +29,7 @@ func (p *Port) Connect(id nic.StreamID, r *nic.StreamRoute) error {
 		// Not before connect, since epoll takes a fresh socket for one that was hung up.
 		if err = p.admit(s, streamEvents); err == nil {
 			s.flow.Local, _ = localOf(fd)
-			p.ends[endsOf(&s.flow)] = s
+			p.pair(s)
 			return nil
 		}
 	}

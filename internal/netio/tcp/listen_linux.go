@@ -111,7 +111,7 @@ func (p *Port) welcome(now clock.Time, l *socket, fd int, from unix.Sockaddr) {
 		p.handler.HandleStreamEnd(now, id, errnoOf(err))
 		return
 	}
-	p.ends[endsOf(&s.flow)] = s
+	p.pair(s)
 	p.counters.add(Accepted, 1)
 	p.opened(s)
 }
@@ -123,7 +123,7 @@ func (p *Port) refuse(fd int) {
 }
 
 func (p *Port) opened(s *socket) {
-	if t := p.shown(s); t != nil {
+	if t := p.listener(); t != nil {
 		t.StreamOpened(&s.flow)
 	}
 }

@@ -404,15 +404,21 @@ type ends struct{ local, remote netip.AddrPort }
 
 func endsOf(f *Flow) ends { return ends{f.Local, f.Remote} }
 
-// shown returns the tap, if it listens, for something that concerns a socket.
-func (p *Port) shown(s *socket) Tap {
+// pair remembers the addresses of a connection, and finds its other end if that is here as well.
+func (p *Port) pair(s *socket) {
+	f := &s.flow
+	p.ends[endsOf(f)] = s
+	if twin := p.ends[ends{f.Remote, f.Local}]; twin != nil && twin != s {
+		f.Twin, f.TwinID = true, twin.id
+		twin.flow.Twin, twin.flow.TwinID = true, s.id
+	}
+}
+
+// listener returns the tap, if it listens.
+func (p *Port) listener() Tap {
 	t := p.config.Tap
 	if t == nil || !t.IsOn() {
 		return nil
-	}
-	s.flow.Twin, s.flow.TwinID = false, 0
-	if twin := p.ends[ends{s.flow.Remote, s.flow.Local}]; twin != nil {
-		s.flow.Twin, s.flow.TwinID = true, twin.id
 	}
 	return t
 }

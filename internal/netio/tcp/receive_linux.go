@@ -77,7 +77,7 @@ func (p *Port) deliver(now clock.Time, s *socket, n, inPlace int) {
 // watchReceived shows what was received to the tap, and remembers the beginning of a stream.
 func (p *Port) watchReceived(s *socket, n, inPlace int, rest []byte) {
 	f := &s.flow
-	tap := p.shown(s)
+	tap := p.listener()
 	if tap != nil || f.Received < FirstBytes {
 		shown := p.tapped[:0]
 		if inPlace > 0 {
@@ -179,7 +179,7 @@ func (p *Port) fail(now clock.Time, s *socket, errno unix.Errno) {
 }
 
 func (p *Port) ended(s *socket, how End) {
-	if t := p.shown(s); t != nil {
+	if t := p.listener(); t != nil {
 		t.StreamEnded(&s.flow, how)
 	}
 }

@@ -99,7 +99,7 @@ func (p *Port) watchSent(s *socket, n int) {
 	if f.Sent < FirstBytes {
 		keepFirst(&f.FirstSent, f.Sent, p.vector.Pieces, n)
 	}
-	if t := p.shown(s); t != nil {
+	if t := p.listener(); t != nil {
 		t.StreamSent(f, p.vector.Pieces, n)
 	}
 	f.Sent += uint64(n)

@@ -1,0 +1,165 @@
+package daemon_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/ctl"
+	"github.com/softrnic/softrnic/internal/daemon"
+	"github.com/softrnic/softrnic/rdmacm"
+	"github.com/softrnic/softrnic/verbs"
+)
+
+func startIWARP(t *testing.T) *daemon.Daemon {
+	return start(t, daemon.Config{
+		Embedded: true, NoNetwork: true, Devices: []string{"rnic0", "iwarp0=iwarp"},
+	})
+}
+
+// meetByTCP makes two ends that are connected by iWARP.
+func meetByTCP(t *testing.T, d *daemon.Daemon) (a, b *tcpEnd) {
+	t.Helper()
+	session, err := rdmacm.Open(t.Context(), connector{d})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	a, b = &tcpEnd{t: t}, &tcpEnd{t: t}
+	config := func(e *tcpEnd) rdmacm.Config {
+		return rdmacm.Config{Session: session, Device: "iwarp0", Prepare: e.prepare}
+	}
+	l, err := rdmacm.Listen(t.Context(), "rdma", "127.0.0.1:0", config(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	done := make(chan error, 1)
+	go func() {
+		r, err := l.Accept(t.Context())
+		if err == nil {
+			b.conn, err = r.Accept(t.Context(), config(b))
+		}
+		done <- err
+	}()
+	if a.conn, err = rdmacm.Dial(t.Context(), "rdma", l.Addr().String(), config(a)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // the session cannot end before
+		_ = a.conn.Close()
+		_ = b.conn.Close()
+	})
+	return a, b
+}
+
+// tcpEnd is one end, with a buffer and one receive.
+type tcpEnd struct {
+	t    *testing.T
+	conn *rdmacm.Conn
+	mr   *verbs.MR
+}
+
+const tcpBuffer = 300_000
+
+func (e *tcpEnd) prepare(qp *verbs.QP) (err error) {
+	if e.mr, err = qp.PD().AllocMemory(tcpBuffer, allRights); err != nil {
+		return err
+	}
+	_, err = qp.PostRecv(verbs.RecvWR{ID: 1, SGE: e.mr.SGE(0, tcpBuffer)})
+	return err
+}
+
+// send sends the text and waits until the other end has it.
+func (e *tcpEnd) send(to *tcpEnd, text []byte) {
+	e.t.Helper()
+	copy(e.mr.Bytes(), text)
+	if _, err := e.conn.QP().PostSend(verbs.SendWR{
+		Opcode: verbs.WRSend, SGE: e.mr.SGE(0, len(text)), Flags: verbs.SendSignaled,
+	}); err != nil {
+		e.t.Fatal(err)
+	}
+	for _, side := range []*tcpEnd{e, to} {
+		wcs := make([]verbs.WC, 1)
+		for begin := time.Now(); ; runtime.Gosched() {
+			n, err := side.conn.SendCQ().Poll(wcs)
+			if err == nil && n == 1 {
+				err = wcs[0].Err()
+				n = 1
+			}
+			if err != nil || time.Since(begin) > testTimeout {
+				e.t.Fatalf("no completion: %v", err)
+			}
+			if n == 1 {
+				break
+			}
+		}
+	}
+	if got := to.mr.Bytes()[:len(text)]; !bytes.Equal(got, text) {
+		e.t.Errorf("%d bytes are not what was sent", len(text))
+	}
+}
+
+// TestDaemon_CaptureOfTCP_ByQueuePair_TsharkDecodesIt captures one of two connections, once from its
+// beginning and once from its middle.
+func TestDaemon_CaptureOfTCP_ByQueuePair_TsharkDecodesIt(t *testing.T) {
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed")
+	}
+	d := startIWARP(t)
+	a, b := meetByTCP(t, d)
+	c, e := meetByTCP(t, d)
+	capture := startCapture(t, d, abi.CaptureReq{QPN: uint32(a.conn.QP().QPN())})
+	text := bytes.Repeat([]byte("of this connection "), 10_000)
+	a.send(b, text)
+	c.send(e, bytes.Repeat([]byte("of the other "), 10_000))
+	_ = a.conn.Close()
+	rsp := capture.endRaw()
+	if bytes.Contains(rsp, []byte("of the other")) {
+		t.Error("another connection is in the file")
+	}
+	name := filepath.Join(t.TempDir(), "file.pcapng")
+	if err := os.WriteFile(name, rsp, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(tshark, "-r", name, "--disable-protocol", "rpcordma",
+		"-o", "tcp.check_checksum:TRUE").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := string(out)
+	for _, want := range []string{"[SYN]", "MPA Request", "MPA Reply", "Send [last DDP", "[FIN, ACK]"} {
+		if !strings.Contains(lines, want) {
+			t.Errorf("no %s in\n%s", want, lines)
+		}
+	}
+	for _, bad := range []string{"alformed", "ncorrect", "Retransmission", "Lost", "not captured"} {
+		if strings.Contains(lines, bad) {
+			t.Errorf("%s in\n%s", bad, lines)
+		}
+	}
+}
+
+// endRaw ends a capture and returns its file.
+func (c *capture) endRaw() []byte {
+	c.t.Helper()
+	if _, _, err := ctl.Call[abi.CaptureRsp](c.client, abi.OpEndCapture, nil); err != nil {
+		c.t.Fatal(err)
+	}
+	select {
+	case text := <-c.file:
+		return text
+	case <-time.After(testTimeout):
+		c.t.Fatal("the capture does not end")
+	}
+	return nil
+}
