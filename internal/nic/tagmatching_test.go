@@ -413,8 +413,10 @@ func TestTags_BadOperations_FailAndStayInBounds(t *testing.T) {
 	got := x.rcq.poll()
 	x.wants(got, seen{3, bad, rdma.WCOpTagAdd, 0, 0}, seen{4, bad, rdma.WCOpTagAdd, 0, 0},
 		seen{5, bad, rdma.WCOpTagSync, 0, 0}, seen{6, bad, rdma.WCOpTagAdd, 0, 0})
-	for i, v := range []abi.Vendor{abi.VendorTagsFull, abi.VendorTagsFull, abi.VendorBadWQE,
-		abi.VendorBadWQE} {
+	for i, v := range []abi.Vendor{
+		abi.VendorTagsFull, abi.VendorTagsFull, abi.VendorBadWQE,
+		abi.VendorBadWQE,
+	} {
 		if abi.Vendor(got[i].VendorErr) != v {
 			t.Errorf("operation %d: evidence %d", i, got[i].VendorErr)
 		}

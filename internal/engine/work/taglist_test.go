@@ -62,7 +62,7 @@ func TestTagList_AnySequence_EqualsSlowModel(t *testing.T) {
 		n := rapid.IntRange(1, 9).Draw(rt, "room")
 		l, slow := NewTagList(uint32(n)), &slowList{room: n}
 		var inUse []*Tagged
-		next := uint32(rapid.Uint32().Draw(rt, "first handle"))
+		next := rapid.Uint32().Draw(rt, "first handle")
 		tag := rapid.Uint64Range(0, 3)
 		steps := map[string]func(*rapid.T){
 			"add": func(rt *rapid.T) {
