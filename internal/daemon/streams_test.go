@@ -108,8 +108,8 @@ func (e *tcpEnd) send(to *tcpEnd, text []byte) {
 	}
 }
 
-// TestDaemon_CaptureOfTCP_ByQueuePair_TsharkDecodesIt captures one of two connections, once from its
-// beginning and once from its middle.
+// TestDaemon_CaptureOfTCP_ByQueuePair_TsharkDecodesIt captures one of two connections from its
+// middle on.
 func TestDaemon_CaptureOfTCP_ByQueuePair_TsharkDecodesIt(t *testing.T) {
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
@@ -137,7 +137,9 @@ func TestDaemon_CaptureOfTCP_ByQueuePair_TsharkDecodesIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := string(out)
-	for _, want := range []string{"[SYN]", "MPA Request", "MPA Reply", "Send [last DDP", "[FIN, ACK]"} {
+	for _, want := range []string{
+		"[SYN]", "MPA Request", "MPA Reply", "Send [last DDP", "[FIN, ACK]",
+	} {
 		if !strings.Contains(lines, want) {
 			t.Errorf("no %s in\n%s", want, lines)
 		}
