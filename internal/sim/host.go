@@ -179,6 +179,7 @@ func (h *host) emit(p *ibt.Packet) {
 		w.local++
 		w.trace.note(w.now, "%s: loops %v", h.name, p.Headers.BTH)
 		h.nic.HandlePacket(w.now, p)
+		w.struck(h, &p.Headers)
 		return
 	}
 	for _, l := range h.links {

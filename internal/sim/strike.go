@@ -21,8 +21,18 @@ func (w *World) struck(to *host, h *ib.Headers) {
 		return
 	}
 	at := place(to, uint32(h.BTH.DestQPN))
-	if do := w.strikes[at]; do != nil {
-		delete(w.strikes, at)
-		do()
+	do := w.strikes[at]
+	if do == nil {
+		return
 	}
+	delete(w.strikes, at)
+	if !to.isBusy {
+		do()
+		return
+	}
+	// It sends a burst to itself: what follows in the burst comes first.
+	w.at(w.now, func() {
+		do()
+		w.turnAll()
+	})
 }
