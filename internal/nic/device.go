@@ -129,7 +129,8 @@ func (c *Context) DeviceAttr() abi.DeviceAttr {
 		MaxResReadAtomic:    limits.MaxRDAtomic * limits.MaxQP,
 		MaxQPInitReadAtomic: limits.MaxRDAtomic, AtomicCap: atomicHCA,
 		MaxSRQ: uint32(most.SRQs), MaxSRQWR: limits.MaxQPWR, MaxSRQSGE: limits.MaxSGE,
-		MaxPKeys: limits.MaxPKeys, LocalCAAckDelay: ackDelay, Ports: 1, MaxInline: limits.MaxInline,
+		MaxPKeys: d.transport.pkeys, LocalCAAckDelay: uint32(d.transport.ackDelay), Ports: 1,
+		MaxInline: limits.MaxInline,
 		MaxCQModeration: cqModerationMax,
 	}
 	if d.transport.hasDatagrams {
@@ -154,7 +155,7 @@ func (c *Context) PortAttr(portNum uint32) (abi.PortAttr, *rdma.Refusal) {
 	a := abi.PortAttr{
 		State: uint32(rdma.PortDown), MaxMTU: uint32(rdma.MTU4096), ActiveMTU: uint32(p.MTU),
 		GIDTableLen: 1, CapFlags: t.portCaps,
-		MaxMsgSize: limits.MaxMessageBytes, PKeyTableLen: limits.MaxPKeys,
+		MaxMsgSize: limits.MaxMessageBytes, PKeyTableLen: t.pkeys,
 		MaxVL: virtualLanes, ActiveWidth: widthX4, ActiveSpeed: speedEDR, PhysState: physDisabled,
 		LinkLayer: t.linkLayer,
 	}

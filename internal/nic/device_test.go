@@ -86,7 +86,8 @@ func TestContext_OfIWARP_HasOnlyWhatTheTransportHas(t *testing.T) {
 	b := newTwin(t, iwarp0)
 	attr := b.c.DeviceAttr()
 	if attr.MaxAH != 0 || attr.MaxMcastGrp != 0 || attr.CapFlags&capXRC != 0 || attr.ODPCapsUD != 0 ||
-		attr.ODPCapsRC == 0 || attr.MaxQP == 0 {
+		attr.ODPCapsRC&odpRead == 0 || attr.ODPCapsRC&odpFlush != 0 || attr.MaxQP == 0 ||
+		attr.MaxPKeys != 0 || attr.LocalCAAckDelay != 0 {
 		t.Errorf("device attributes: %+v", attr)
 	}
 	port, r := b.c.PortAttr(1)
@@ -94,6 +95,9 @@ func TestContext_OfIWARP_HasOnlyWhatTheTransportHas(t *testing.T) {
 	if port.LinkLayer != linkEthernet || port.GIDTableLen != 1 ||
 		port.State != uint32(rdma.PortActive) {
 		t.Errorf("port attributes: %+v", port)
+	}
+	if _, r := b.c.PKey(1, 0); port.PKeyTableLen != 0 || r == nil {
+		t.Error("iWARP knows no partitions")
 	}
 	if table := b.c.GIDTable(); len(table) != 1 || table[0].GID != macGID {
 		t.Errorf("GID table: %v", table)

@@ -35,7 +35,7 @@ const (
 	odpStore    = 1 << 7 // IBV_ODP_SUPPORT_ATOMIC_WRITE
 	odpUD       = odpSend | odpRecv | odpSRQRecv
 	odpUC       = odpUD | odpWrite
-	odpRC       = odpUC | odpRead | odpAtomic | odpFlush | odpStore
+	odpReliable = odpUC | odpRead | odpAtomic
 )
 
 // setMemoryAttr fills what ibv_query_device_ex reports about memory.
@@ -48,10 +48,10 @@ func setMemoryAttr(a *abi.DeviceAttr, most *limits.Client, t *transport) {
 		caps   uint32
 		out    *uint32
 	}{
-		{rdma.QPTypeRC, odpRC, &a.ODPCapsRC},
+		{rdma.QPTypeRC, t.odpRC, &a.ODPCapsRC},
 		{rdma.QPTypeUC, odpUC, &a.ODPCapsUC},
 		{rdma.QPTypeUD, odpUD, &a.ODPCapsUD},
-		{rdma.QPTypeXRCSend, odpRC, &a.ODPCapsXRC},
+		{rdma.QPTypeXRCSend, t.odpRC, &a.ODPCapsXRC},
 	} {
 		if t.makes(o.qpType) {
 			*o.out = o.caps

@@ -8,7 +8,6 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
-	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -98,7 +97,7 @@ func (c *Context) GIDTable() []abi.GIDEntry { return slices.Clone(c.device.port.
 
 // PKey answers ibv_query_pkey.
 func (c *Context) PKey(portNum, index uint32) (abi.PKeyRsp, *rdma.Refusal) {
-	if portNum != thePort || index >= limits.MaxPKeys {
+	if portNum != thePort || index >= c.device.transport.pkeys {
 		return abi.PKeyRsp{}, refusef(syscall.EINVAL, "port %d has no P_Key %d", portNum, index)
 	}
 	return abi.PKeyRsp{PKey: uint32(rdma.PKeyDefault)}, nil

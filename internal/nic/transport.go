@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -25,6 +26,9 @@ type transport struct {
 	qpTypes   []rdma.QPType // that its devices make
 	caps      uint64        // enum ibv_device_cap_flags
 	portCaps  uint32        // enum ibv_port_cap_flags
+	odpRC     uint32        // enum ibv_odp_transport_cap_bits of RC
+	ackDelay  uint8         // that the peer's ACK timeout has to bear with, 4.096 µs × 2^n
+	pkeys     uint32        // length of the table of partition keys
 	// hasDatagrams: packets that need no connection, and with them address handles and groups.
 	hasDatagrams bool
 	// hasTags: shared receive queues may match tags.
@@ -45,14 +49,15 @@ var transports = [...]transport{
 		},
 		caps: commonCaps | capBadPKeyCounter | capBadQKeyCounter | capRCRNRNakGen | capXRC |
 			capFlushGlobal | capAtomicWrite,
-		portCaps:     portCapCM | portCapIPBased,
+		portCaps: portCapCM | portCapIPBased,
+		odpRC:    odpReliable | odpFlush | odpStore, ackDelay: ackDelay, pkeys: limits.MaxPKeys,
 		hasDatagrams: true, hasIPGIDs: true, hasTags: true,
 	},
 	TransportIWARP: {
 		name: "iwarp", nodeType: nodeTypeRNIC, kind: transportIWARP, linkLayer: linkEthernet,
 		qpTypes:  []rdma.QPType{rdma.QPTypeRC},
 		caps:     commonCaps,
-		portCaps: portCapCM, hasStreams: true,
+		portCaps: portCapCM, odpRC: odpReliable, hasStreams: true,
 	},
 }
 

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/softrnic/softrnic/internal/daemon"
 	"github.com/softrnic/softrnic/internal/nic"
@@ -36,7 +37,8 @@ type Device struct {
 
 // Snapshot is the counters of a NIC at one moment, each list in the order in which to show it.
 type Snapshot struct {
-	// Devices are at least one. What the NIC counts for none of them is counted for the first.
+	// Devices are at least one. What the NIC counts for none of them is counted for the first, or
+	// for that of iWARP where it is about TCP.
 	Devices []Device
 	// Software has what only a NIC made of software has to count.
 	Software []Counter
@@ -72,7 +74,7 @@ func Of(s *daemon.Status) Snapshot {
 	}
 	if s.Streams != nil {
 		for name, value := range s.Streams.Counters {
-			software["tcp_"+name] = value
+			software["socket_"+name] = value
 		}
 	}
 	out.Software = list(software)
@@ -85,19 +87,28 @@ func Of(s *daemon.Status) Snapshot {
 	return out
 }
 
+// engineCounters are the names of those that each device has.
+var engineCounters = func() map[string]struct{} {
+	names := map[string]struct{}{}
+	new(nic.EngineCounters).Each(func(name string, _ uint64) { names[name] = struct{}{} })
+	return names
+}()
+
 // deviceOf takes the counters of a device out of a status.
 func deviceOf(s *daemon.Status, at int) Device {
 	d := &s.Devices[at]
+	isStream := d.Transport == nic.TransportIWARP.String()
 	counters := map[string]uint64{}
 	d.Engine.Each(func(name string, value uint64) { counters[name] = value })
-	if at == 0 {
-		counters = maps.Clone(s.Counters)
-		for i := range s.Devices[1:] {
-			s.Devices[1+i].Engine.Each(func(name string, value uint64) { counters[name] -= value })
+	for name, value := range s.Counters {
+		_, isEngine := engineCounters[name]
+		isAboutTCP := strings.HasPrefix(name, "tcp_")
+		if !isEngine && (isAboutTCP && isStream || !isAboutTCP && at == 0) {
+			counters[name] = value
 		}
 	}
 	out := Device{Name: d.Name, Number: 1, HW: list(counters)}
-	if d.Transport == nic.TransportIWARP.String() {
+	if isStream {
 		out.Port = streamPort(s)
 	} else {
 		out.Port = port(s)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,7 +29,8 @@ func sample() daemon.Status {
 			"tx_too_long": 1, "tx_full": 9,
 		}},
 	}
-	s.Devices, s.Counters = []nic.DeviceStatus{{Name: "rnic0"}}, all.Named(&counters)
+	s.Devices = []nic.DeviceStatus{{Name: "rnic0", Transport: "roce", Engine: counters}}
+	s.Counters = all.Named(&counters)
 	qps := []nic.QPStatus{{
 		QPN: 0x12, Type: "RC", State: "RTS", Retries: 3, Naks: 2, Counters: counters,
 	}}
@@ -76,7 +78,7 @@ func withStreams(s daemon.Status) daemon.Status {
 	second := nic.DeviceStatus{Name: "iwarp0", Transport: "iwarp"}
 	second.Engine[work.CountSentPackets] = 5
 	s.Devices = append(s.Devices, second)
-	s.Counters["sent_pkts"] += 5
+	s.Counters["tcp_accepted"] = 4
 	s.Streams = &daemon.StreamStatus{Counters: map[string]uint64{"tx_bytes": 800, "accepted": 3}}
 	s.Contexts = append(s.Contexts, nic.ContextStatus{
 		Device: "iwarp0", Program: "p", PID: 8, QPs: []nic.QPStatus{{QPN: 0x14, Type: "RC"}},
@@ -94,20 +96,20 @@ func TestOf_SeveralDevices_EachHasItsOwn(t *testing.T) {
 	if value(t, first.HW, "sent_pkts") != 7 || value(t, second.HW, "sent_pkts") != 5 {
 		t.Errorf("packets: %+v", s.Devices)
 	}
-	if value(t, first.HW, "no_such_qp") != 0 {
-		t.Error("the NIC's own counters are the first device's")
+	if value(t, first.HW, "no_such_qp") != 0 || value(t, second.HW, "tcp_accepted") != 4 ||
+		slices.ContainsFunc(first.HW, func(c Counter) bool { return c.Name == "tcp_accepted" }) {
+		t.Errorf("what is counted for no device: %+v", s.Devices)
 	}
 	if value(t, first.Port, "port_xmit_data") != 1000 ||
 		value(t, second.Port, "port_xmit_data") != 200 {
 		t.Error("bytes of one wire are counted for another")
 	}
-	if value(t, s.Software, "tcp_accepted") != 3 || s.QPs[0].Device != "rnic0" ||
+	if value(t, s.Software, "socket_accepted") != 3 || s.QPs[0].Device != "rnic0" ||
 		s.QPs[1].Device != "iwarp0" {
 		t.Errorf("the rest: %+v", s)
 	}
 	before := s
 	status.Devices[1].Engine[work.CountSentPackets] += 2
-	status.Counters["sent_pkts"] += 2
 	d := Of(&status).Since(&before)
 	if value(t, d.Devices[0].HW, "sent_pkts") != 0 || value(t, d.Devices[1].HW, "sent_pkts") != 2 {
 		t.Errorf("differences: %+v", d.Devices)
@@ -207,7 +209,7 @@ func TestEngineCounters_JSONRoundTrip(t *testing.T) {
 func TestSince_Counters_AreDifferences(t *testing.T) {
 	status := sample()
 	before := Of(&status)
-	status.Counters["sent_pkts"] += 10
+	status.Devices[0].Engine[work.CountSentPackets] += 10
 	status.Network.Counters["tx_packets"]++
 	status.Contexts[0].QPs[0].Counters[work.CountSentPackets] += 10
 	status.Contexts[0].QPs = append(status.Contexts[0].QPs, nic.QPStatus{QPN: 0x13, Retries: 1})
@@ -257,7 +259,7 @@ func TestHandler_EachRequest_ReadsAnew(t *testing.T) {
 	if code, text := get(); code != 200 || !strings.Contains(text, `port="1"} 7`+"\n") {
 		t.Errorf("%d %s", code, text)
 	}
-	status.Counters["sent_pkts"] = 8
+	status.Devices[0].Engine[work.CountSentPackets] = 8
 	if _, text := get(); !strings.Contains(text, `port="1"} 8`+"\n") {
 		t.Error("an old value is served")
 	}
