@@ -20,9 +20,6 @@ import (
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/netio/faulty"
-	"github.com/softrnic/softrnic/internal/netio/loop"
-	"github.com/softrnic/softrnic/internal/netio/pcap"
-	"github.com/softrnic/softrnic/internal/netio/udp"
 	"github.com/softrnic/softrnic/internal/nic"
 )
 
@@ -49,6 +46,8 @@ type Daemon struct {
 	census       census
 
 	localOnly string // why there is no network; empty when there is one
+	// withoutPackets says that only UDP is missing, and TCP has the network.
+	withoutPackets bool
 
 	closing context.Context // done when Close was called
 	cancel  context.CancelFunc
@@ -238,62 +237,6 @@ func (d *Daemon) sourcesOf(s hostnet.Snapshot) []gidSource {
 		return loopbackSources()
 	}
 	return sources
-}
-
-// connect gives the lane its ports: wire, which may be nil, and what it needs besides.
-func (d *Daemon) connect(wire netio.Port) error {
-	l := d.lane
-	var err error
-	if wire != nil {
-		wire = pcap.NewTap(wire, &l.taps, false)
-		if !d.profile.IsZero() {
-			if wire, err = faulty.New(wire, d.profile); err != nil {
-				return err
-			}
-		}
-		if err := l.attach(wire, &l.wire); err != nil {
-			return err
-		}
-	}
-	if d.profile.IsZero() {
-		return nil
-	}
-	mirror, err := loop.OpenMirror(loop.Config{})
-	if err != nil {
-		return err
-	}
-	tap := pcap.NewTap(mirror, &l.taps, true)
-	tap.Skip = l.isOnWireToo
-	bad, err := faulty.New(tap, d.profile)
-	if err != nil {
-		return err
-	}
-	return l.attach(bad, &l.mirror)
-}
-
-// openWire opens the UDP port; nil for a NIC that has to do without.
-func (d *Daemon) openWire() (netio.Port, error) {
-	switch {
-	case d.cfg.Wire != nil:
-		return d.cfg.Wire.Port, nil
-	case d.cfg.NoNetwork:
-		d.localOnly = "it was started without a network"
-		return nil, nil
-	case d.localOnly != "":
-		d.log.Warn("this NIC serves programs of its own only", "reason", d.localOnly)
-		return nil, nil
-	}
-	port, err := udp.Open(udp.Config{})
-	switch {
-	case errors.Is(err, netio.ErrPortTaken):
-		d.localOnly = "another NIC or program has UDP port 4791"
-	case err != nil:
-		d.localOnly = "UDP port 4791 cannot be opened: " + err.Error()
-	default:
-		return port, nil
-	}
-	d.log.Warn("this NIC serves programs of its own only", "reason", d.localOnly)
-	return nil, nil
 }
 
 // processorsMin is how many goroutines have to run at once. The lane takes part of one processor

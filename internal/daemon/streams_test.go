@@ -14,6 +14,7 @@ import (
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/daemon"
 	"github.com/softrnic/softrnic/rdmacm"
+	"github.com/softrnic/softrnic/test/netnstest"
 	"github.com/softrnic/softrnic/verbs"
 )
 
@@ -23,19 +24,26 @@ func startIWARP(t *testing.T) *daemon.Daemon {
 	})
 }
 
-// meetByTCP makes two ends that are connected by iWARP.
+// meetByTCP makes two ends that are connected by iWARP within a NIC.
 func meetByTCP(t *testing.T, d *daemon.Daemon) (a, b *tcpEnd) {
 	t.Helper()
-	session, err := rdmacm.Open(t.Context(), connector{d})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = session.Close() })
+	return meetAt(t, d, d, "127.0.0.1:0")
+}
+
+// meetAt connects an end on one NIC to an address where another listens.
+func meetAt(t *testing.T, active, passive *daemon.Daemon, address string) (a, b *tcpEnd) {
+	t.Helper()
 	a, b = &tcpEnd{t: t}, &tcpEnd{t: t}
-	config := func(e *tcpEnd) rdmacm.Config {
+	config := func(d *daemon.Daemon, e *tcpEnd) rdmacm.Config {
+		session, err := rdmacm.Open(t.Context(), connector{d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = session.Close() })
 		return rdmacm.Config{Session: session, Device: "iwarp0", Prepare: e.prepare}
 	}
-	l, err := rdmacm.Listen(t.Context(), "rdma", "127.0.0.1:0", config(b))
+	theirs := config(passive, b)
+	l, err := rdmacm.Listen(t.Context(), "rdma", address, theirs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,17 +52,18 @@ func meetByTCP(t *testing.T, d *daemon.Daemon) (a, b *tcpEnd) {
 	go func() {
 		r, err := l.Accept(t.Context())
 		if err == nil {
-			b.conn, err = r.Accept(t.Context(), config(b))
+			b.conn, err = r.Accept(t.Context(), theirs)
 		}
 		done <- err
 	}()
-	if a.conn, err = rdmacm.Dial(t.Context(), "rdma", l.Addr().String(), config(a)); err != nil {
+	a.conn, err = rdmacm.Dial(t.Context(), "rdma", l.Addr().String(), config(active, a))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // the session cannot end before
+	t.Cleanup(func() { // a session cannot end before
 		_ = a.conn.Close()
 		_ = b.conn.Close()
 	})
@@ -164,4 +173,35 @@ func (c *capture) endRaw() []byte {
 		c.t.Fatal("the capture does not end")
 	}
 	return nil
+}
+
+// startOnTCP starts a NIC in a namespace whose only device is one over TCP.
+func startOnTCP(t *testing.T, n *netnstest.Namespace) (d *daemon.Daemon) {
+	t.Helper()
+	n.Do(func() {
+		d = start(t, daemon.Config{Embedded: true, Devices: []string{"rnic0=none", "iwarp0=iwarp"}})
+	})
+	return d
+}
+
+// TestDaemon_TCPAlone_LeavesUDPToOthers has a NIC for RoCE beside two that have TCP only.
+func TestDaemon_TCPAlone_LeavesUDPToOthers(t *testing.T) {
+	a, b := netnstest.Pair(t, 1500)
+	here, there := startOnTCP(t, a), startOnTCP(t, b)
+	if here.LocalOnly() != "" {
+		t.Fatalf("no network: %s", here.LocalOnly())
+	}
+	var roce, second *daemon.Daemon
+	a.Do(func() {
+		roce = start(t, daemon.Config{Embedded: true, Devices: []string{"rnic0", "iwarp0=none"}})
+		second = start(t, daemon.Config{Embedded: true, Devices: []string{"rnic0", "iwarp0=iwarp"}})
+	})
+	if roce.LocalOnly() != "" || second.LocalOnly() == "" {
+		t.Fatalf("UDP is for %q and %q", roce.LocalOnly(), second.LocalOnly())
+	}
+	for _, d := range []*daemon.Daemon{here, second} {
+		x, y := meetAt(t, d, there, b.V4.String()+":0")
+		x.send(y, []byte("by TCP"))
+		y.send(x, []byte("and back"))
+	}
 }

@@ -15,6 +15,7 @@ type Lookup struct {
 	ID          uint32
 	Destination netip.Addr
 	Interface   uint32 // that the destination is bound to; 0 leaves the choice open
+	Stream      bool   // only TCP will do
 }
 
 // Route is the answer to a Lookup.
@@ -169,9 +170,16 @@ func (c *connections) resolve(i *identifier) {
 	default:
 		i.state = idQuerying
 		c.lookups = append(c.lookups, Lookup{
-			ID: i.handle, Destination: i.dst.addr, Interface: i.dst.scope,
+			ID: i.handle, Destination: i.dst.addr, Interface: i.dst.scope, Stream: i.needsStream(),
 		})
 	}
+}
+
+// needsStream reports that no device that an identifier may use has datagrams.
+func (i *identifier) needsStream() bool {
+	return !slices.ContainsFunc(i.session.nic.devices, func(d *device) bool {
+		return i.admits(d) && d.transport.hasDatagrams
+	})
 }
 
 // finishAddress binds an identifier to the way to its destination. source serves where the
