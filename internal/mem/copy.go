@@ -32,8 +32,8 @@ func (t *Table) ViewScatter(pd PD, list []abi.SGE, off, n uint64) ([]byte, Fault
 	return nil, FaultNone
 }
 
-// ViewForRemote is ViewRemote for a writer behind a remote key: at most n bytes from addr on, as far
-// as they are mapped and contiguous, after the checks of a write of n bytes.
+// ViewForRemote is ViewRemote for a writer behind a remote key: at most n bytes from addr on, as
+// far as they are mapped and contiguous, after the checks of a write of n bytes.
 func (t *Table) ViewForRemote(key rdma.Key, who Accessor, addr, n uint64) ([]byte, Fault) {
 	r, at, f := t.CheckRemote(key, who, addr, n, rdma.AccessRemoteWrite)
 	if f != FaultNone || n == 0 {

@@ -92,7 +92,12 @@ var unreachable = []struct{ from, to, why string }{
 	{"verbs", "internal/engine/...", "an application does not link a transport"},
 	{"rdmacm/...", "internal/nic", "an application does not link the NIC that it talks to"},
 	{"rdmacm/...", "internal/engine/...", "an application does not link a transport"},
-	{"internal/engine/...", "internal/engine/...", "engines do not know each other"},
+	{"internal/engine/ibt", "internal/engine/iwarp", "engines do not know each other"},
+	{"internal/engine/ibt", "internal/engine/cm", "engines do not know each other"},
+	{"internal/engine/iwarp", "internal/engine/ibt", "engines do not know each other"},
+	{"internal/engine/iwarp", "internal/engine/cm", "engines do not know each other"},
+	{"internal/engine/cm", "internal/engine/ibt", "engines do not know each other"},
+	{"internal/engine/cm", "internal/engine/iwarp", "engines do not know each other"},
 }
 
 func (row layerRow) matches(dir string) bool { return matchPackage(row.path, dir) }

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"syscall"
+	"time"
 
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/wire/iwarp"
@@ -44,6 +45,9 @@ type ConnConfig struct {
 	// MSS is how many bytes of the stream a TCP segment carries, and FPDU what to make of it.
 	MSS  int
 	FPDU FPDUPolicy
+	// Patience is how long a message waits for a receive to be posted before the peer is told that
+	// there is none (see IsWaiting); 0 tells it at once.
+	Patience time.Duration
 	// Buffers is the transmit and reassembly memory that the connections of a lane share; nil: the
 	// connection has some of its own.
 	Buffers *Buffers

@@ -121,7 +121,8 @@ func TestConn_WithNothingUnderWay_HoldsNoBuffers(t *testing.T) {
 func TestReceiveSpace_TakesPayloadInPlace(t *testing.T) {
 	for _, op := range []rdma.WROpcode{rdma.WRSend, rdma.WRWrite, rdma.WRRead} {
 		w := connected(t, worldConfig{
-			a: nodeConfig{conn: ConnConfig{FPDU: FPDULarge}}, b: nodeConfig{conn: ConnConfig{FPDU: FPDULarge}},
+			a: nodeConfig{conn: ConnConfig{FPDU: FPDULarge}},
+			b: nodeConfig{conn: ConnConfig{FPDU: FPDULarge}},
 		})
 		pattern(w.a.mem[:150_000], 1)
 		pattern(w.b.mem[:150_000], 2)
@@ -201,7 +202,8 @@ func TestVector_IsBounded(t *testing.T) {
 	}
 	w.a.ring(w.now)
 	var v work.Vector
-	if !w.a.c.Fill(w.now, &v) || len(v.Pieces) > work.VectorPieces || v.Bytes > work.VectorBytes+chunkBytes {
+	if !w.a.c.Fill(w.now, &v) || len(v.Pieces) > work.VectorPieces ||
+		v.Bytes > work.VectorBytes+chunkBytes {
 		t.Errorf("%d pieces, %d bytes", len(v.Pieces), v.Bytes)
 	}
 	if w.a.c.tx.ahead() > aheadBytes+chunkBytes || w.a.c.tx.pieces.Len() > piecesAhead+2*testSGEs+3 {

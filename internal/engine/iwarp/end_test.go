@@ -275,7 +275,8 @@ func TestCorruptRing_EndsTheQueuePair(t *testing.T) {
 	w.a.sq.Publish()
 	w.a.q.HandleDoorbell(w.now)
 	w.settle()
-	if w.a.q.State() != rdma.QPStateError || len(w.a.raised) != 1 || w.a.raised[0] != rdma.EventQPFatal {
+	if w.a.q.State() != rdma.QPStateError || len(w.a.raised) != 1 ||
+		w.a.raised[0] != rdma.EventQPFatal {
 		t.Errorf("state %v, events %v", w.a.q.State(), w.a.raised)
 	}
 	if e := w.b.end(); e.How != HowTerminateReceived {

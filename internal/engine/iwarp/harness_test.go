@@ -131,7 +131,8 @@ func newNode(t testing.TB, name string, c nodeConfig) *node {
 		c.access = rdma.AccessLocalWrite | rdma.AccessRemoteAny
 	}
 	n := &node{t: t, name: name, table: mem.NewTable(uint64(name[0])), mem: make([]byte, c.bytes)}
-	n.region = n.register(testPD, rdma.AccessLocalWrite|rdma.AccessRemoteAny|rdma.AccessMWBind, c.space)
+	const all = rdma.AccessLocalWrite | rdma.AccessRemoteAny | rdma.AccessMWBind
+	n.region = n.register(testPD, all, c.space)
 	var sq, rq *ring.Consumer
 	n.sq, sq = newRing(c.entries, abi.SQStride(testSGEs, inlineMx))
 	n.rq, rq = newRing(c.entries, abi.RQStride(testSGEs))

@@ -31,6 +31,11 @@ func sendHeader(edit func(*iwarp.Header)) iwarp.Header {
 	return h
 }
 
+// only is an untagged message of one segment.
+func only(op iwarp.Opcode, msn uint32, n int) []byte {
+	return fpdu(iwarp.Header{Opcode: op, Last: true, MSN: msn}, make([]byte, n))
+}
+
 func writeTo(key rdma.Key, to uint64) iwarp.Header {
 	return iwarp.Header{Opcode: iwarp.OpcodeWrite, Last: true, STag: key, TO: to}
 }
@@ -181,7 +186,9 @@ var offences = []offence{
 	{name: "READ of another PD", code: iwarp.CodeProtectionStream, raised: accessErr,
 		fault: mem.FaultPD, say: func(r *raw) []byte { return readOf(otherPD(r), testBase, 8, 1) }},
 	{name: "READ without the right", code: iwarp.CodeProtectionAccess, raised: accessErr,
-		fault: mem.FaultRights, say: func(r *raw) []byte { return readOf(localOnly(r), testBase, 8, 1) }},
+		fault: mem.FaultRights, say: func(r *raw) []byte {
+			return readOf(localOnly(r), testBase, 8, 1)
+		}},
 	{name: "READ that the QP does not allow", code: iwarp.CodeProtectionAccess, raised: accessErr,
 		fault: mem.FaultRights, say: func(r *raw) []byte {
 			return readOf(r.n.region.Key, testBase, 8, 1)
@@ -189,15 +196,15 @@ var offences = []offence{
 	{name: "READ with MSN 2", code: iwarp.CodeUntaggedMSN, raised: reqErr,
 		say: said(readOf(1, 0, 0, 2))},
 	{name: "READ request too long", code: iwarp.CodeUntaggedTooLong, raised: reqErr,
-		say: said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeReadRequest, Last: true, MSN: 1}, make([]byte, 29)))},
+		say: said(only(iwarp.OpcodeReadRequest, 1, 29))},
 	{name: "READ request too short", code: iwarp.CodeOperationOther, raised: reqErr,
-		say: said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeReadRequest, Last: true, MSN: 1}, make([]byte, 27)))},
+		say: said(only(iwarp.OpcodeReadRequest, 1, 27))},
 	{name: "READ request in segments", code: iwarp.CodeOperationOther, raised: reqErr,
 		say: said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeReadRequest, MSN: 1}, make([]byte, 28)))},
 	{name: "answer to no READ", code: iwarp.CodeOpcode, raised: reqErr,
 		say: said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeReadResponse, Last: true, STag: 1}, nil))},
 	{name: "answer to no atomic", code: iwarp.CodeOpcode, raised: reqErr,
-		say: said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeAtomicResponse, Last: true, MSN: 1}, make([]byte, 12)))},
+		say: said(only(iwarp.OpcodeAtomicResponse, 1, 12))},
 
 	{name: "atomic not aligned", code: iwarp.CodeOperationOther, raised: reqErr,
 		fault: mem.FaultBounds, say: func(r *raw) []byte {
@@ -214,7 +221,7 @@ var offences = []offence{
 	{name: "immediate data without a receive", code: iwarp.CodeUntaggedNoBuffer, raised: reqErr,
 		say: said(
 			fpdu(sendHeader(nil), nil),
-			fpdu(sendHeader(func(h *iwarp.Header) { h.MSN, h.Opcode = 2, iwarp.OpcodeImmediate }), make([]byte, 8)),
+			only(iwarp.OpcodeImmediate, 2, 8),
 		)},
 	{name: "immediate data inside a Send", code: iwarp.CodeUntaggedMSN, status: rdma.WCRemInvReqErr,
 		say: said(
@@ -394,7 +401,8 @@ func TestHostile_Terminate_FlushesAndTells(t *testing.T) {
 	// A Terminate that is cut, or longer than any.
 	for _, n := range []int{0, 1, 3, 5, 200, 9000} {
 		r := responderNode(t, nodeConfig{})
-		r.say(fpdu(iwarp.Header{Opcode: iwarp.OpcodeTerminate, Last: true, MSN: 1}, bytes.Repeat([]byte{0xff}, n)))
+		h := iwarp.Header{Opcode: iwarp.OpcodeTerminate, Last: true, MSN: 1}
+		r.say(fpdu(h, bytes.Repeat([]byte{0xff}, n)))
 		if e := r.n.end(); e.How != HowTerminateReceived {
 			t.Errorf("Terminate of %d bytes: %+v", n, e)
 		}

@@ -294,7 +294,7 @@ func TestMPA_Initiator_TakesWhatFollowsTheReplyAtOnce(t *testing.T) {
 	r.n.receive(1, r.n.at(0, 100))
 	r.frame()
 	b := frameBytes(iwarp.Frame{IsReply: true, Revision: 2, Enhanced: true})
-	r.say(append(b, fpdu(iwarp.Header{Opcode: iwarp.OpcodeSend, Last: true, MSN: 1}, []byte("hi"))...))
+	r.say(append(b, fpdu(sendHeader(nil), []byte("hi"))...))
 	wantStatus(t, r.n.recvs.take(), rdma.WCSuccess)
 	if string(r.n.mem[:2]) != "hi" {
 		t.Error("not placed")

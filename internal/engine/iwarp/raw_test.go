@@ -109,7 +109,9 @@ func (r *raw) hear() []heard {
 }
 
 // fpdu makes an FPDU with CRC.
-func fpdu(h iwarp.Header, payload []byte) []byte { return fpduOf(append(h.Append(nil), payload...)) }
+func fpdu(h iwarp.Header, payload []byte) []byte {
+	return fpduOf(append(h.Append(nil), payload...))
+}
 
 // fpduOf makes an FPDU around any ULPDU.
 func fpduOf(ulpdu []byte) []byte {

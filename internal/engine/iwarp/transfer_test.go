@@ -75,7 +75,8 @@ func transferAll(t *testing.T, w *world, n int) {
 			peer = w.a
 		}
 		key := uint32(peer.region.Key)
-		x.post(w.now, abi.SendWQE{WRID: 1, Opcode: uint8(rdma.WRSend)}, x.at(send, n/3), x.at(send+n/3, n-n/3))
+		x.post(w.now, abi.SendWQE{WRID: 1, Opcode: uint8(rdma.WRSend)},
+			x.at(send, n/3), x.at(send+n/3, n-n/3))
 		x.post(w.now, abi.SendWQE{
 			WRID: 2, Opcode: uint8(rdma.WRWrite), RKey: key, RemoteAddr: testBase + target,
 		}, x.at(write, n))

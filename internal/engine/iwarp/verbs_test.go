@@ -107,10 +107,12 @@ func TestAtomicRequest_MasksMakeFields(t *testing.T) {
 		{iwarp.AtomicRequest{Data: 1}, ^uint64(0), 0},
 		{iwarp.AtomicRequest{Data: 1, DataMask: 1 << 31}, low, 0},
 		{iwarp.AtomicRequest{Data: 1<<32 | 1, DataMask: 1<<31 | 1<<63}, low, 1 << 32},
-		{iwarp.AtomicRequest{Op: 2, Data: 5, DataMask: low, Compare: 9 << 32, CompareMask: ^uint64(low)},
-			9<<32 | 77, 9<<32 | 5},
-		{iwarp.AtomicRequest{Op: 2, Data: 5, DataMask: low, Compare: 8 << 32, CompareMask: ^uint64(low)},
-			9<<32 | 77, 9<<32 | 77},
+		{iwarp.AtomicRequest{
+			Op: 2, Data: 5, DataMask: low, Compare: 9 << 32, CompareMask: ^uint64(low),
+		}, 9<<32 | 77, 9<<32 | 5},
+		{iwarp.AtomicRequest{
+			Op: 2, Data: 5, DataMask: low, Compare: 8 << 32, CompareMask: ^uint64(low),
+		}, 9<<32 | 77, 9<<32 | 77},
 	} {
 		if got := x.r.Apply(x.old); got != x.want {
 			t.Errorf("%v on %#x: %#x, want %#x", x.r, x.old, got, x.want)
@@ -203,7 +205,8 @@ func TestBadWorkRequests_FailInTheirTurn(t *testing.T) {
 		{"unknown opcode", wqeOf(100, 2), nil, rdma.WCLocQPOpErr, abi.VendorOpcode},
 		{"FLUSH", wqeOf(rdma.WRFlush, 2), nil, rdma.WCLocQPOpErr, abi.VendorOpcode},
 		{"ATOMIC WRITE", wqeOf(rdma.WRAtomicWrite, 2), nil, rdma.WCLocQPOpErr, abi.VendorOpcode},
-		{"flags", abi.SendWQE{WRID: 2, Opcode: uint8(rdma.WRSend), Flags: 0x82}, nil, rdma.WCLocQPOpErr, abi.VendorBadWQE},
+		{"flags", abi.SendWQE{WRID: 2, Opcode: uint8(rdma.WRSend), Flags: 0x82}, nil,
+			rdma.WCLocQPOpErr, abi.VendorBadWQE},
 		{"too many entries", wqeOf(rdma.WRSend, 2), func(n *node) []abi.SGE {
 			return slices.Repeat([]abi.SGE{n.at(0, 1)}, testSGEs+1)
 		}, rdma.WCLocQPOpErr, abi.VendorBadWQE},
@@ -220,7 +223,8 @@ func TestBadWorkRequests_FailInTheirTurn(t *testing.T) {
 			WRID: 2, Opcode: uint8(rdma.WRRead), Flags: signaled | uint8(rdma.SendInline),
 		}, nil, rdma.WCLocQPOpErr, abi.VendorBadWQE},
 		{"bind of nothing", wqeOf(rdma.WRBindMW, 2), nil, rdma.WCMWBindErr, abi.VendorWindow},
-		{"invalidate of nothing", wqeOf(rdma.WRLocalInvalidate, 2), nil, rdma.WCMWBindErr, abi.VendorWindow},
+		{"invalidate of nothing", wqeOf(rdma.WRLocalInvalidate, 2), nil,
+			rdma.WCMWBindErr, abi.VendorWindow},
 	} {
 		w := connected(t, worldConfig{})
 		w.b.receive(1, w.b.at(0, 100))
@@ -295,7 +299,8 @@ func TestSharedReceives_StayAndTheirUserIsTold(t *testing.T) {
 	wantStatus(t, w.b.recvs.take(), rdma.WCSuccess)
 	w.b.q.Modify(w.now, &Attr{}, 0, rdma.QPStateError)
 	w.settle()
-	if len(w.b.recvs.take()) != 0 || !slices.Equal(w.b.raised, []rdma.EventType{rdma.EventQPLastWQEReached}) {
+	want := []rdma.EventType{rdma.EventQPLastWQEReached}
+	if len(w.b.recvs.take()) != 0 || !slices.Equal(w.b.raised, want) {
 		t.Errorf("events %v", w.b.raised)
 	}
 }
@@ -310,7 +315,8 @@ func TestReceive_WhoseMemoryIsGone_FailsAndTheSenderIsTold(t *testing.T) {
 	if e := w.a.end(); e.Code != iwarp.CodeDDPLocal {
 		t.Errorf("%+v", e)
 	}
-	if c := w.b.causes; len(c) != 1 || c[0].Fault != mem.FaultKey || c[0].WRID != 5 || !c[0].TookReceive {
+	c := w.b.causes
+	if len(c) != 1 || c[0].Fault != mem.FaultKey || c[0].WRID != 5 || !c[0].TookReceive {
 		t.Errorf("evidence %+v", c)
 	}
 }
