@@ -155,13 +155,15 @@ func printQueues(l *listing, contexts []nic.ContextStatus) {
 			}
 		}
 	})
-	l.section("SRQ\tOWNER\tENTRIES\tPOSTED\tLIMIT", func(row func(string, ...any)) {
-		for _, c := range contexts {
-			for _, q := range c.SRQs {
-				row("%d\t%s\t%d\t%d\t%d", q.Handle, owner(c), q.Entries, q.Posted, q.Limit)
+	l.section("SRQ\tOWNER\tENTRIES\tPOSTED\tLIMIT\tTAGS\tUNEXPECTED\tHANDLED",
+		func(row func(string, ...any)) {
+			for _, c := range contexts {
+				for _, q := range c.SRQs {
+					row("%d\t%s\t%d\t%d\t%d\t%s", q.Handle, owner(c), q.Entries, q.Posted, q.Limit,
+						tagColumns(q.Tags))
+				}
 			}
-		}
-	})
+		})
 	l.section("MR\tOWNER\tPD\tADDRESS\tLENGTH\tMAPPED\tACCESS\tKIND\tMW",
 		func(row func(string, ...any)) {
 			for _, c := range contexts {
@@ -242,4 +244,12 @@ func byteCount(n uint64) string {
 		return fmt.Sprintf("%.0f %s", value, units[unit])
 	}
 	return fmt.Sprintf("%.1f %s", value, units[unit])
+}
+
+// tagColumns are those of a matching list, where there is one.
+func tagColumns(t *nic.TagStatus) string {
+	if t == nil {
+		return "-\t-\t-"
+	}
+	return fmt.Sprintf("%d of %d\t%d\t%d", t.Used, t.Room, t.Unexpected, t.Handled)
 }

@@ -90,6 +90,8 @@ type SRQStatus struct {
 	Entries uint32 `json:"entries"`
 	Posted  uint32 `json:"posted"`
 	Limit   uint32 `json:"limit"`
+	// Tags is nil where the queue does not match tags.
+	Tags *TagStatus `json:"tags,omitempty"`
 }
 
 // QPStatus is one queue pair.
@@ -210,6 +212,7 @@ func (c *Context) status() ContextStatus {
 		posted, _ := q.ring.Pending()
 		s.SRQs = append(s.SRQs, SRQStatus{
 			Handle: h, Entries: q.ring.Entries(), Posted: posted, Limit: q.limit,
+			Tags: q.tags.status(),
 		})
 	}
 	for _, q := range c.sortedQPs() {

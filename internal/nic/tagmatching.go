@@ -38,6 +38,25 @@ type tagging struct {
 	cqe      abi.CQE
 }
 
+// TagStatus is a matching list.
+type TagStatus struct {
+	Room uint32 `json:"room"`
+	Used int    `json:"used"` // buffers that wait for a message, or get one
+	// Unexpected messages came so far, and Handled says the program. While they differ, buffers that
+	// are added are not matched.
+	Unexpected uint32 `json:"unexpected"`
+	Handled    uint32 `json:"handled"`
+}
+
+func (t *tagging) status() *TagStatus {
+	if t == nil {
+		return nil
+	}
+	s := &TagStatus{Room: t.maxTags, Used: t.list.Used()}
+	s.Unexpected, s.Handled = t.list.Unexpected()
+	return s
+}
+
 // checkTags judges a request for a queue that matches tags.
 func (c *Context) checkTags(req *abi.CreateSRQReq) *rdma.Refusal {
 	switch {

@@ -283,7 +283,12 @@ func TestTags_Unexpected_NewBuffersWaitForTheCount(t *testing.T) {
 		x.run(second)
 		x.wants(x.rcq.poll(), seen{11, good, rdma.WCOpTagSync, c.flags, 0})
 	}
+	x.add(81, 8, allTag, 0, 8)
 	x.wants(x.deliver(eager(8, 0, nil)), seen{80, good, rdma.WCOpTagRecv, whole, 0})
+	status := x.n.Status().Contexts[0].SRQs[0].Tags
+	if status == nil || *status != (TagStatus{Room: 8, Used: 1, Unexpected: 2, Handled: 2}) {
+		t.Errorf("status %+v", status)
+	}
 	x.leavesNothing()
 }
 

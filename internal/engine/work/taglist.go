@@ -44,6 +44,7 @@ type TagList struct {
 	waiting *Tagged
 	free    *Tagged
 	buckets []*Tagged // by handle; a power of two
+	used    int       // buffers that are not free
 
 	unexpected uint32 // messages that fitted nothing, modulo 2^32
 	handled    uint32 // how many of them the program says it knows
@@ -60,6 +61,7 @@ func NewTagList(n uint32) *TagList {
 	for i := range all {
 		l.Release(&all[i])
 	}
+	l.used = 0
 	return l
 }
 
@@ -71,6 +73,7 @@ func (l *TagList) Spare(n int) *Tagged {
 		return nil
 	}
 	l.free = t.next
+	l.used++
 	t.List = t.store[:n]
 	return t
 }
@@ -141,7 +144,14 @@ func (l *TagList) IsSynced() bool { return l.handled == l.unexpected }
 func (l *TagList) Release(t *Tagged) {
 	t.List, t.prev, t.chain = nil, nil, nil
 	t.next, l.free = l.free, t
+	l.used--
 }
+
+// Used returns how many buffers are in the list or have a message under way.
+func (l *TagList) Used() int { return l.used }
+
+// Unexpected returns how many messages fitted nothing, and how many of them the program knows.
+func (l *TagList) Unexpected() (seen, handled uint32) { return l.unexpected, l.handled }
 
 func (l *TagList) take(t *Tagged) {
 	if l.waiting == t {

@@ -119,6 +119,12 @@ func TestTagList_AnySequence_EqualsSlowModel(t *testing.T) {
 				}
 			},
 		}
+		steps[""] = func(rt *rapid.T) {
+			seen, handled := l.Unexpected()
+			if l.Used() != n-slow.room || seen != slow.unexpected || handled != slow.handled {
+				rt.Fatalf("%d used, %d seen, %d handled; want %+v", l.Used(), seen, handled, slow)
+			}
+		}
 		rt.Repeat(steps)
 	})
 }
