@@ -142,7 +142,7 @@ func failureOf(e *abi.CMEvent) error {
 	case EventConnectError, EventMulticastError:
 		return withErrno(errors.New("the NIC failed"), e.Status)
 	case EventRejected:
-		return &RejectedError{Reason: Reason(e.Status), PrivateData: privateOf(e)}
+		return rejectionOf(e)
 	case EventDisconnected:
 		return withErrno(ErrDisconnected, e.Status)
 	case EventDeviceRemoval:
@@ -150,6 +150,21 @@ func failureOf(e *abi.CMEvent) error {
 	default:
 		return nil
 	}
+}
+
+// rejectionOf is the error of a rejection. iWARP has no reasons: what tells a program's no from a
+// port that nobody listens at is the errno that the Linux kernel has for it.
+func rejectionOf(e *abi.CMEvent) error {
+	no := &RejectedError{Reason: Reason(e.Status), PrivateData: privateOf(e)}
+	switch {
+	case e.Status == -int32(syscall.ECONNRESET):
+		no.Reason = ReasonConsumer
+	case e.Status == -int32(syscall.ECONNREFUSED):
+		no.Reason = ReasonInvalidServiceID
+	case e.Status < 0:
+		return withErrno(ErrRejected, e.Status)
+	}
+	return no
 }
 
 // withErrno adds what a status says.

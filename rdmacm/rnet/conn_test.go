@@ -26,12 +26,16 @@ func TestConn_NetTest_Passes(t *testing.T) {
 		c.Ring = 4 << 10
 		return c
 	}
+	tcp := nictest.Start(t, softrnic.Config{Devices: []string{"rnic0", "iwarp0=iwarp"}})
+	overTCP := on(tcp)
+	overTCP.CM.Device = "iwarp0"
 	for _, c := range []struct {
-		name string
-		a, b rnet.Config
+		name, host string
+		a, b       rnet.Config
 	}{
-		{"default", on(nicA), on(nicB)},
-		{"small ring", small(on(nicA)), on(nicB)},
+		{"default", "10.0.0.2", on(nicA), on(nicB)},
+		{"small ring", "10.0.0.2", small(on(nicA)), on(nicB)},
+		{"iWARP", "127.0.0.1", overTCP, overTCP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
@@ -40,7 +44,7 @@ func TestConn_NetTest_Passes(t *testing.T) {
 					return nil, nil, nil, err
 				}
 				d := rnet.Dialer{Config: c.a}
-				if c1, err = d.DialContext(t.Context(), "rdma", "10.0.0.2:"+portOf(l)); err != nil {
+				if c1, err = d.DialContext(t.Context(), "rdma", c.host+":"+portOf(l)); err != nil {
 					return nil, nil, nil, err
 				}
 				if c2, err = l.Accept(); err != nil {
