@@ -26,7 +26,7 @@ bool post_opcode_is_allowed(enum ibv_qp_type type, unsigned int opcode)
 	if (type == IBV_QPT_RC)
 		allowed = rc | POST_BIT(POST_WR_FLUSH) | POST_BIT(POST_WR_ATOMIC_WRITE);
 	else if (type == IBV_QPT_XRC_SEND)
-		allowed = rc;
+		allowed = rc | POST_BIT(POST_WR_FLUSH);
 	else if (type == IBV_QPT_UC)
 		allowed = uc;
 	else if (type == IBV_QPT_UD)

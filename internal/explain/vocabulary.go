@@ -40,7 +40,7 @@ var opcodes = []Entry{
 	{Code: uint32(rdma.WRSendWithInv), Name: "IBV_WR_SEND_WITH_INV", Words: "SEND_WITH_INV", Means: "A SEND that invalidates a key of the peer when it has arrived. RC."},
 	{Code: uint32(rdma.WRTSO), Name: "IBV_WR_TSO", Words: "TSO", Means: "TCP segmentation on raw queue pairs. SoftRNIC has none."},
 	{Code: uint32(rdma.WRDriver1), Name: "IBV_WR_DRIVER1", Words: "DRIVER1", Means: "Left to vendors. SoftRNIC has none."},
-	{Code: uint32(rdma.WRFlush), Name: "IBV_WR_FLUSH", Words: "FLUSH", Means: "Asks the peer's adapter to make earlier writes visible or persistent, and answers when they are. RC."},
+	{Code: uint32(rdma.WRFlush), Name: "IBV_WR_FLUSH", Words: "FLUSH", Means: "Asks the peer's adapter to make earlier writes visible or persistent, and answers when they are. RC and XRC."},
 	{Code: uint32(rdma.WRAtomicWrite), Name: "IBV_WR_ATOMIC_WRITE", Words: "ATOMIC_WRITE", Means: "Writes 8 aligned bytes of the peer in one piece. RC."},
 }
 

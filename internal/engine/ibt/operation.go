@@ -94,7 +94,7 @@ var operations = [...]operation{
 		only: ib.RCAtomicWrite, isMoving: true,
 	},
 	rdma.WRFlush: {
-		kind: kindPlace, wc: rdma.WCOpFlush, types: typeSet(rdma.QPTypeRC), only: ib.RCFlush,
+		kind: kindPlace, wc: rdma.WCOpFlush, types: typesReliable, only: ib.RCFlush,
 	},
 	rdma.WRBindMW:          {kind: kindLocal, wc: rdma.WCOpBindMW, types: typesConnected},
 	rdma.WRLocalInvalidate: {kind: kindLocal, wc: rdma.WCOpLocalInvalidate, types: typesConnected},

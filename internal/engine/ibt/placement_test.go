@@ -68,6 +68,41 @@ func TestPlacement_OrderedWithWrites_FlushCompletesAfterThem(t *testing.T) {
 	}
 }
 
+// TestPlacement_OnXRC_FlushOnly: ibv_wr_post(3) lists FLUSH for XRC, and ATOMIC WRITE nowhere but
+// for RC.
+func TestPlacement_OnXRC_FlushOnly(t *testing.T) {
+	w := newWorld(t, worldConfig{qpType: rdma.QPTypeXRCSend})
+	pattern(w.a.mem[:5000], 7)
+	lost := 0
+	w.judge = func(_ *node, p *Packet) fate {
+		if p.Headers.BTH.Opcode == ib.XRCReadResponseOnly && lost == 0 {
+			lost++
+			return lose
+		}
+		return deliver
+	}
+	write := abi.SendWQE{
+		WRID: 1, Opcode: uint8(rdma.WRWrite), RemoteAddr: testBase + 4096,
+		RKey: uint32(w.b.region.Key), Extra: xrcQueue,
+	}
+	w.a.post(0, write, w.a.at(0, 5000))
+	x := w.flush(2, 4096, 5000, ib.FlushGlobal, ib.FlushRange)
+	x.Extra = xrcQueue
+	w.a.post(0, x)
+	w.settle()
+	got := w.a.sends.take()
+	wantStatus(t, got, rdma.WCSuccess)
+	if got[0].WRID != 2 || got[0].Opcode != uint32(rdma.WCOpFlush) || lost != 1 ||
+		string(w.b.mem[4096:4096+5000]) != string(w.a.mem[:5000]) {
+		t.Errorf("completions %+v after %d losses, or the bytes are not there", got, lost)
+	}
+	y := w.atomicWrite(3, 64)
+	y.Extra = xrcQueue
+	w.a.post(0, y, w.a.at(0, 8))
+	w.settle()
+	wantStatus(t, w.a.sends.take(), rdma.WCLocQPOpErr)
+}
+
 func TestPlacement_LostAnswer_IsRepeatedNotDoneAgain(t *testing.T) {
 	w := newWorld(t, worldConfig{})
 	lost := 0

@@ -87,6 +87,7 @@ const (
 	XRCFetchAdd           Opcode = 0xb4
 	XRCSendLastInv        Opcode = 0xb6
 	XRCSendOnlyInv        Opcode = 0xb7
+	XRCFlush              Opcode = 0xbc
 )
 
 // Class is the transport service of an opcode.

@@ -134,6 +134,7 @@ func TestOpcode_Constants_HaveTheirNames(t *testing.T) {
 		UDSendOnly: "UD_SEND_ONLY", UDSendOnlyImm: "UD_SEND_ONLY_WITH_IMM", CNP: "CNP",
 		XRCSendFirst: "XRC_SEND_FIRST", XRCWriteOnly: "XRC_WRITE_ONLY",
 		XRCAcknowledge: "XRC_ACKNOWLEDGE", XRCSendOnlyInv: "XRC_SEND_ONLY_WITH_INV",
+		XRCFlush: "XRC_FLUSH",
 	}
 	for o, want := range names {
 		if o.String() != want {
