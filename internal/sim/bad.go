@@ -150,25 +150,24 @@ var badRequests = []badRequest{
 		r.badList[0].Length = 7
 		return true
 	}},
-	{"bad.flush_rights", false, placing, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+	{"bad.flush_rights", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
 		x := e.remote().cells
 		r.badList, r.wqe.Opcode = []abi.SGE{}, uint8(rdma.WRFlush)
 		r.wqe.RKey, r.wqe.RemoteAddr = x.key, x.address(x.off)
 		r.wqe.CompareAdd = uint64(ib.FlushGlobal) | uint64(ib.FlushMemoryRegion)<<4
 		return true
 	}},
-	{"bad.flush_bounds", false, placing, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
+	{"bad.flush_bounds", false, reliable, rdma.WCRemAccessErr, func(e *endpoint, r *request) bool {
 		r.badList, r.wqe.Opcode = []abi.SGE{}, uint8(rdma.WRFlush)
 		r.wqe.CompareAdd, r.wqe.Swap = uint64(ib.FlushGlobal), uint64(e.far.n)+1
 		return true
 	}},
-	{"bad.flush_nothing", false, placing, rdma.WCRemInvReqErr, func(e *endpoint, r *request) bool {
+	{"bad.flush_nothing", false, reliable, rdma.WCRemInvReqErr, func(e *endpoint, r *request) bool {
 		r.badList, r.wqe.Opcode, r.wqe.Swap = []abi.SGE{}, uint8(rdma.WRFlush), 1
 		return true
 	}},
-	{"bad.flush_on_xrc", true, extended, rdma.WCLocQPOpErr, func(e *endpoint, r *request) bool {
-		r.badList, r.wqe.Opcode = []abi.SGE{}, uint8(rdma.WRFlush)
-		r.wqe.CompareAdd = uint64(ib.FlushGlobal)
+	{"bad.atomic_write_on_xrc", true, extended, rdma.WCLocQPOpErr, func(e *endpoint, r *request) bool {
+		r.wqe.Opcode = uint8(rdma.WRAtomicWrite)
 		return true
 	}},
 	{"bad.shared_queue", false, extended, rdma.WCRemInvReqErr, func(e *endpoint, r *request) bool {

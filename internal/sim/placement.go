@@ -165,6 +165,9 @@ func (e *endpoint) flushed(n int) {
 	}
 	if f := e.flushes[n]; f.window != nil {
 		e.app.world.mark("flush.answered")
+		if e.isXRC() {
+			e.app.world.mark("flush.answered.XRC")
+		}
 		f.window.model.Flushed(f.writes)
 	}
 }

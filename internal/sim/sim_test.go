@@ -92,7 +92,7 @@ var marks = []string{
 	"bad.atomic_write_rights", "bad.atomic_write_length", "bad.flush_rights", "bad.flush_bounds",
 	"bad.flush_nothing",
 	// XRC.
-	"connected.XRC_SEND", "xrc.target_dies", "bad.shared_queue", "bad.flush_on_xrc",
+	"connected.XRC_SEND", "xrc.target_dies", "bad.shared_queue", "bad.atomic_write_on_xrc", "flush.answered.XRC",
 	"xrc.shared", "xrc.outlived", "xrc.dereg", "xrc.queue_destroyed", "strike",
 	// Receivers that are not ready.
 	"nak.not_ready", "ack.no_credits", "wc.RNR retry counter exceeded", "counter.out_of_buffer",

@@ -121,10 +121,7 @@ func (e *endpoint) post() bool {
 	if e.far != nil && !e.far.area.isGone {
 		kinds = append(kinds, rdma.WRWrite, rdma.WRWrite, rdma.WRWriteWithImm)
 		if e.isReliable() {
-			kinds = append(kinds, rdma.WRRead, rdma.WRRead)
-		}
-		if e.kind == rdma.QPTypeRC {
-			kinds = append(kinds, rdma.WRFlush)
+			kinds = append(kinds, rdma.WRRead, rdma.WRRead, rdma.WRFlush)
 		}
 	}
 	if e.kind == rdma.QPTypeRC {

@@ -211,7 +211,7 @@ func (c *Conversation) Answer(h *ib.Headers, payload []byte) {
 	case op.Info().Operation == ib.OperationAtomicAcknowledge && !x.opcode.IsAtomic(),
 		op.IsReadResponse() && !x.opcode.IsReadRequest() && !isPlacement(x.opcode),
 		isPlacement(x.opcode) && !isAcknowledge(op) &&
-			(op != ib.RCReadResponseOnly || len(payload) > 0):
+			(!op.IsReadResponse() || op.Info().Position != ib.Only || len(payload) > 0):
 		c.Court.Failf("%s: %v answers PSN %v, a %v", c.Name, op, h.BTH.PSN, x.opcode)
 	case op.Class() != x.opcode.Class():
 		c.Court.Failf("%s: %v answers a %v, of another service", c.Name, op, x.opcode)
