@@ -114,6 +114,7 @@ func printPs(out io.Writer, report psReport) error {
 				}
 			}
 		})
+	printStreams(l, contexts)
 	printQueues(l, contexts)
 	printCMIDs(l, report.CMIDs)
 	return nil
@@ -184,20 +185,66 @@ func hasLength(m nic.MRStatus) bool { return m.Kind != "implicit" && m.Kind != "
 
 // printCMIDs lists what the connection manager keeps for programs: listeners and connections.
 func printCMIDs(l *listing, ids []nic.CMIDStatus) {
-	l.section("CM ID\tOWNER\tDEVICE\tSTATE\tPORT SPACE\tTYPE\tLOCAL\tREMOTE\tQP\tPEER'S QP",
+	l.section("CM ID\tOWNER\tDEVICE\tSTATE\tPORT SPACE\tTYPE\tLOCAL\tREMOTE\tQP\tPEER'S QP\tNOTE",
 		func(row func(string, ...any)) {
 			for _, i := range ids {
-				row("%d\t%s[%d]\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.ID, i.Program, i.PID,
+				note := "-"
+				if i.WithoutTCP != "" {
+					note = "without iWARP: " + i.WithoutTCP
+				}
+				row("%d\t%s[%d]\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", i.ID, i.Program, i.PID,
 					cmp.Or(i.Device, "any"), i.State, i.PortSpace, i.Type, dashed(i.Local),
-					dashed(i.Remote), qpn(i.QPN), qpn(i.DestQPN))
+					dashed(i.Remote), qpn(i.QPN), qpn(i.DestQPN), note)
 			}
 		})
+}
+
+// printStreams lists the TCP connections of queue pairs of iWARP.
+func printStreams(l *listing, contexts []nic.ContextStatus) {
+	l.section("QPN\tOWNER\tTCP\tMPA\tCRC\tMARKERS\tMSS\tFPDU\tSENT\tRECEIVED\tUNSENT",
+		func(row func(string, ...any)) {
+			for _, c := range contexts {
+				for _, q := range c.QPs {
+					s := q.Stream
+					if s == nil {
+						continue
+					}
+					row("%#06x\t%s\t%s->%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s", q.QPN, owner(c),
+						s.Local, s.Remote, s.Revision, works(s.CRC), markers(s), s.MSS, s.FPDUMax,
+						byteCount(s.BytesSent), byteCount(s.BytesReceived), unsent(s))
+				}
+			}
+		})
+}
+
+// markers says in which direction there are some.
+func markers(s *nic.StreamStatus) string {
+	switch {
+	case s.MarkersSent && s.MarkersReceived:
+		return "both ways"
+	case s.MarkersSent:
+		return "sent"
+	case s.MarkersReceived:
+		return "received"
+	}
+	return "off"
+}
+
+func unsent(s *nic.StreamStatus) string {
+	text := byteCount(uint64(max(s.Unsent, 0)))
+	if s.IsFull {
+		text += ", socket full"
+	}
+	return text
 }
 
 func owner(c nic.ContextStatus) string { return fmt.Sprintf("%s[%d]", c.Program, c.PID) }
 
 func peer(q nic.QPStatus) string {
-	if q.Remote == "" {
+	switch {
+	case q.Stream != nil:
+		return q.Stream.Remote
+	case q.Remote == "":
 		return "-"
 	}
 	return fmt.Sprintf("%s QP %#06x", address(q.Remote), q.DestQPN)

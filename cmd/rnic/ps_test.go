@@ -24,10 +24,16 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 				PathMTU: 4096, Error: "it hurts",
 			}},
 		},
+		{Device: "iwarp0", Program: "streams", PID: 20, QPs: []nic.QPStatus{{
+			QPN: 0x77, Type: "RC", State: "RTS", Stream: &nic.StreamStatus{
+				Local: "10.0.0.1:7471", Remote: "10.0.0.9:40000", MSS: 1448, FPDUMax: 1444, Revision: 2,
+				CRC: true, MarkersReceived: true, BytesSent: 2048, Unsent: 1024, IsFull: true,
+			},
+		}}},
 		{Program: "idle", PID: 18},
 	}, CMIDs: []nic.CMIDStatus{{
 		ID: 9, Program: "server", PID: 17, State: "LISTEN", PortSpace: "TCP", Type: "RC",
-		Local: "10.0.0.1:7471",
+		Local: "10.0.0.1:7471", WithoutTCP: "port 7471 is taken",
 	}, {
 		ID: 10, Device: "iwarp0", Program: "client", PID: 19, State: "established",
 		PortSpace: "TCP", Type: "RC", Local: "10.0.0.2:40000", Remote: "10.0.0.1:7471",
@@ -44,7 +50,10 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 		"5 server[17] 2 0x7f0000001000 128 KiB 64 KiB - - 3",
 		"6 server[17] 2 0x0 all 0 B on_demand implicit 0",
 		"idle 18",
-		"9 server[17] any LISTEN TCP RC 10.0.0.1:7471 -",
+		"9 server[17] any LISTEN TCP RC 10.0.0.1:7471 - - - without iWARP: port 7471 is taken",
+		"0x000077 streams[20] iwarp0 RC RTS 10.0.0.9:40000 - 0",
+		"0x000077 streams[20] 10.0.0.1:7471->10.0.0.9:40000 2 on received 1448 1444 2 KiB 0 B" +
+			" 1 KiB, socket full",
 		"client[19] iwarp0 established TCP RC 10.0.0.2:40000 10.0.0.1:7471 0x000021 0x000022",
 	} {
 		if !strings.Contains(text, want) {
