@@ -1,5 +1,7 @@
 package limits
 
+import "time"
+
 // TCP connections of iWARP.
 const (
 	// MaxStreams bounds TCP connections and listeners of one NIC, each of which costs the shell a
@@ -9,6 +11,10 @@ const (
 	// The oldest gives way to the newest: who connects in order to occupy a place is displaced by
 	// those who have something to say, which they do at once.
 	MaxStreamsUnasked = 1024
+	// ReceivePatience is how long a message waits for a receive that the program has not posted yet.
+	// iWARP has no receiver-not-ready: a peer that sends is told at once, or, as here, held up by
+	// TCP for a while, which programs that post as fast as they can need.
+	ReceivePatience = time.Second
 	// StreamTimeoutsPerCall bounds the timers of streams that one call serves.
 	StreamTimeoutsPerCall = 256
 )

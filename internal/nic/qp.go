@@ -49,6 +49,7 @@ type qp struct {
 	stateWord  *atomic.Uint32
 	rqDoorbell *atomic.Uint32
 	shown      rdma.QPState
+	isAwaiting bool // of iWARP: a message waits for a receive
 	dead       bool
 
 	groups []*group // multicast

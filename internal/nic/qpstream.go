@@ -45,6 +45,17 @@ func (n *NIC) settleStreamed(q *qp) {
 	}
 }
 
+// awaitReceive lets receives ring the doorbell while a message waits for one.
+func (q *qp) awaitReceive(isWaiting bool) {
+	if isWaiting == q.isAwaiting {
+		return
+	}
+	q.isAwaiting = isWaiting
+	if q.shown != sError { // there they ring in any case
+		q.rqDoorbell.Store(uint32(flag(isWaiting)))
+	}
+}
+
 // releaseStreamed ends what a queue pair of iWARP that is destroyed has with others.
 func (n *NIC) releaseStreamed(q *qp) {
 	t := n.streams

@@ -137,7 +137,7 @@ func (t *streams) newConn(s *stream, isInitiator bool) *iwarp.Conn {
 	return iwarp.NewConn(iwarp.ConnConfig{
 		Now: t.nic.now, Initiator: isInitiator, Revision: o.Revision, CRC: o.CRC,
 		Markers: o.Markers, MSS: s.mss, FPDU: fpduPolicies[o.FPDU], Buffers: t.buffers,
-		Seed: t.nic.random(),
+		Seed: t.nic.random(), Patience: limits.ReceivePatience,
 	})
 }
 
@@ -181,8 +181,9 @@ func (t *streams) settle(s *stream) {
 			return
 		}
 	}
-	if s.qp != nil {
-		t.nic.show(s.qp)
+	if q := s.qp; q != nil {
+		t.nic.show(q)
+		q.awaitReceive(s.conn.IsWaiting())
 	}
 	if !s.isFull && s.conn.HasWork() {
 		t.run.push(s)
@@ -328,6 +329,13 @@ func (n *NIC) HandleReceived(now clock.Time, id StreamID, count int) {
 	s.conn.HandleReceived(now, count)
 	n.streams.settle(s)
 	n.failDoomed()
+}
+
+// WantsStream reports whether the NIC wants more of a stream now. Where it does not, the shell
+// leaves the bytes with TCP, which slows the peer down, and asks again later.
+func (n *NIC) WantsStream(id StreamID) bool {
+	s := n.streams.byID[id]
+	return s == nil || s.conn == nil || !s.conn.IsWaiting()
 }
 
 // HandleStreamEnd says that the peer will send nothing more: errno is 0 for an orderly end (FIN),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/ring"
 )
 
 func wr(op rdma.WROpcode, id uint64) abi.SendWQE {
@@ -375,6 +376,37 @@ func TestListen_PortThatTheNICChooses_IsOneThatTCPHas(t *testing.T) {
 	}
 	if len(h.n.cm.ports.owners) != 1 {
 		t.Errorf("%d ports are owned", len(h.n.cm.ports.owners))
+	}
+	l.empty()
+}
+
+// Case T14 of the list of cases: a message that finds no receive waits for one, as long as a
+// program that posts as fast as it can needs; then its sender is told.
+func TestStreams_T14_ReceiveComesLate_IsTaken(t *testing.T) {
+	l := newLAN(t)
+	a, z, _ := l.pair()
+	mr, addr, _ := a.region(4096, everyRight)
+	zmr, zaddr, _ := z.region(4096, everyRight)
+	bell := ring.Word(z.q.mem, abi.OffRQDoorbell)
+	for round := range uint64(3) {
+		a.q.send(wr(rdma.WRSend, round), abi.SGE{Addr: addr, Length: 64, LKey: mr.LKey})
+		l.run(20 * time.Millisecond)
+		if bell.Load() != 1 || len(z.cq.poll()) != 0 {
+			t.Fatalf("the doorbell word is %d", bell.Load())
+		}
+		z.q.recv(7+round, abi.SGE{Addr: zaddr, Length: 64, LKey: zmr.LKey})
+		if got := z.polled(1, rdma.WCSuccess); got[0].WRID != 7+round || bell.Load() != 0 {
+			t.Fatalf("received %+v, the doorbell word is %d", got, bell.Load())
+		}
+	}
+	a.polled(3, rdma.WCSuccess)
+	a.q.send(wr(rdma.WRSend, 9), abi.SGE{Addr: addr, Length: 64, LKey: mr.LKey})
+	a.polled(1, rdma.WCSuccess)
+	z.expect(eventDisconnected, z.id)
+	a.expect(eventDisconnected, a.id)
+	text := strings.Join(l.nodes[1].n.Causes(0)[0].Chain, "; ")
+	if !strings.Contains(text, "no buffer") {
+		t.Errorf("%q", text)
 	}
 	l.empty()
 }

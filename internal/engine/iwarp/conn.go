@@ -51,6 +51,7 @@ type Conn struct {
 	// isHeld keeps a responder that waits for no RTR silent until the initiator has sent something
 	// (RFC 5044 7.1.2), or until the time has come that it takes for one that never will.
 	isHeld bool
+	wait   waiter
 	stats  ConnStats
 	// space is what ReceiveSpace has returned.
 	space [1][]byte
@@ -104,11 +105,17 @@ func (c *Conn) PollEvent(e *Event) bool {
 func (c *Conn) emit(e Event) { *c.events.Push() = e }
 
 // PollTimeout returns when HandleTimeout wants to be called.
-func (c *Conn) PollTimeout() clock.Time { return c.deadline }
+func (c *Conn) PollTimeout() clock.Time {
+	if c.wait.isWaiting {
+		return min(c.deadline, c.wait.look)
+	}
+	return c.deadline
+}
 
 // HandleTimeout does what is due.
 func (c *Conn) HandleTimeout(now clock.Time) {
-	c.now = now
+	c.enter(now)
+	c.lookAgain()
 	if now < c.deadline || c.phase == phaseClosed {
 		return
 	}
@@ -256,6 +263,8 @@ func (c *Conn) HandleEnd(now clock.Time, errno syscall.Errno) {
 	c.enter(now)
 	switch {
 	case c.phase == phaseClosed:
+	case errno == 0 && c.wait.isWaiting:
+		c.wait.hasEnded = true
 	case errno != 0:
 		end := End{How: HowReset, Errno: errno}
 		if c.phase == phaseTerminate {
@@ -304,6 +313,7 @@ func (c *Conn) close(end End, how Closing) {
 	c.deadline = clock.Never
 	c.release()
 	c.rx.release(c.buffers)
+	c.wait = waiter{}
 	c.detach()
 	c.emit(Event{Kind: EventClosed, End: end})
 }

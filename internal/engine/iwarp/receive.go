@@ -72,6 +72,10 @@ func (c *Conn) HandleStream(now clock.Time, b []byte) {
 	if len(b) == 0 || !c.isReading() {
 		return
 	}
+	if c.wait.isWaiting {
+		c.keep(b)
+		return
+	}
 	if c.rx.hasCRC || c.rx.hasMarkers {
 		c.handleWhole(b)
 	} else {
@@ -90,6 +94,10 @@ func (c *Conn) handleParts(b []byte) {
 		switch r.part {
 		case partHeader:
 			b = c.handleHeader(b)
+			if c.wait.isWaiting {
+				c.keep(b)
+				return
+			}
 		case partPayload:
 			n := min(len(b), r.segment.bytes-r.segment.placed)
 			if !c.place(b[:n]) {
@@ -133,6 +141,9 @@ func (c *Conn) handleHeader(b []byte) []byte {
 			continue
 		}
 		n, _ := iwarp.ParseULPDULen(r.header[:])
+		if n > 0 && c.mustWait(r.header[iwarp.ULPDULenLen:need]) {
+			return b
+		}
 		c.noteLength(n)
 		r.skip = iwarp.PadLen(n) + iwarp.CRCLen
 		r.part = partTrailer
@@ -181,6 +192,10 @@ func (c *Conn) handleWhole(b []byte) {
 			if n := r.wholeLen(b); n > 0 && n <= len(b) {
 				c.handleFPDU(b[:n])
 				b = b[n:]
+				if c.wait.isWaiting {
+					c.keep(b)
+					return
+				}
 				continue
 			}
 			r.whole = c.buffers.take()
@@ -199,6 +214,10 @@ func (c *Conn) handleWhole(b []byte) {
 		r.whole = nil
 		c.handleFPDU(k.buf[:k.used])
 		c.buffers.drop(k)
+		if c.wait.isWaiting {
+			c.keep(b)
+			return
+		}
 	}
 }
 
@@ -252,10 +271,20 @@ func (c *Conn) handleFPDU(b []byte) {
 		return
 	}
 	ulpdu := body[iwarp.ULPDULenLen:][:n]
+	if c.mustWait(ulpdu) {
+		c.wait.ulpdu = append(c.wait.ulpdu[:0], ulpdu...)
+		return
+	}
+	c.handleULPDU(ulpdu)
+}
+
+// handleULPDU takes the segment of an FPDU that is sound. Preconditions: len(ulpdu) > 0.
+func (c *Conn) handleULPDU(ulpdu []byte) {
+	n := len(ulpdu)
 	if !c.beginSegment(ulpdu, n) {
 		return
 	}
-	s := &r.segment
+	s := &c.rx.segment
 	if s.bytes == 0 || c.place(ulpdu[n-s.bytes:]) {
 		c.endSegment()
 	}

@@ -82,6 +82,10 @@ func (q *QP) HandleDoorbell(now clock.Time) {
 	case rdma.QPStateRTS:
 		q.loadSendRing()
 		q.send.isStalled = false
+		if c := q.conn; c != nil && c.wait.isWaiting {
+			c.now = now
+			c.lookAgain()
+		}
 	case rdma.QPStateError:
 		q.startFlush()
 	default:

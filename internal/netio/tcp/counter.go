@@ -16,6 +16,7 @@ const (
 	RxBytes
 	RxCalls
 	RxInPlaceBytes
+	RxPaused
 	TxBytes
 	TxCalls
 	TxPartial
@@ -41,6 +42,7 @@ var counterTable = [counterCount]netio.CounterInfo{
 	RxBytes:        {Name: "rx_bytes", Help: "bytes received"},
 	RxCalls:        {Name: "rx_calls", Help: "receive calls that brought some"},
 	RxInPlaceBytes: {Name: "rx_in_place_bytes", Help: "bytes received into memory of applications"},
+	RxPaused:       {Name: "rx_paused", Help: "times that a message had to wait for a receive to be posted"},
 	TxBytes:        {Name: "tx_bytes", Help: "bytes handed to TCP"},
 	TxCalls:        {Name: "tx_calls", Help: "send calls that took some"},
 	TxPartial:      {Name: "tx_partial", Help: "send calls that took a part"},

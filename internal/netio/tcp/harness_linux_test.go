@@ -51,6 +51,8 @@ type host struct {
 	lastID  nic.StreamID
 	refuse  bool
 	echo    bool
+	// unwilling wants nothing of any stream.
+	unwilling bool
 	// onStream, when not nil, takes the place of what HandleStream does.
 	onStream func(id nic.StreamID, b []byte)
 	log      []nic.StreamID // who received, in order
@@ -101,6 +103,8 @@ func (h *host) HandleConnected(_ clock.Time, id nic.StreamID, c *nic.StreamConne
 	copied := *c
 	h.streams[id].connected = &copied
 }
+
+func (h *host) WantsStream(nic.StreamID) bool { return !h.unwilling }
 
 func (h *host) HandleStream(_ clock.Time, id nic.StreamID, b []byte) {
 	h.log = append(h.log, id)

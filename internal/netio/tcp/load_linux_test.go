@@ -111,6 +111,28 @@ func TestPort_IdleConnections_LetTheOwnerSleep(t *testing.T) {
 	}
 }
 
+// What the NIC does not want stays with TCP, which slows the peer down, and comes when it does.
+func TestPort_Unwanted_IsLeftWithTCP(t *testing.T) {
+	server, client := newHost(t, Config{}), newHost(t, Config{})
+	at := server.listen(lo4)
+	c := client.connect(7, at)
+	until(t, "connected", func() bool {
+		return c.connected != nil && server.lastID != 1000
+	}, client, server)
+	_, s := server.latest()
+	server.unwilling = true
+	c.out = pattern(32<<20, 1)
+	until(t, "TCP is full", func() bool {
+		return c.full && server.port.Counters().Get(RxPaused) > 3
+	}, client, server)
+	if s.received != 0 || server.port.HasWork() {
+		t.Errorf("%d bytes were read, work: %v", s.received, server.port.HasWork())
+	}
+	server.unwilling = false
+	s.drop = true
+	until(t, "all bytes arrive", func() bool { return s.received == 32<<20 }, client, server)
+}
+
 // TestPort_OutOfDescriptors_WhoWaitsIsServedLater lowers the limit of this process, so nothing else
 // may run beside it.
 func TestPort_OutOfDescriptors_WhoWaitsIsServedLater(t *testing.T) {

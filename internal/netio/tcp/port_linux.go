@@ -19,6 +19,7 @@ import (
 type Handler interface {
 	HandleAccepted(now clock.Time, listener nic.StreamID, a *nic.StreamAccepted) (nic.StreamID, bool)
 	HandleConnected(now clock.Time, id nic.StreamID, c *nic.StreamConnected)
+	WantsStream(id nic.StreamID) bool
 	HandleStream(now clock.Time, id nic.StreamID, b []byte)
 	ReceiveSpace(id nic.StreamID) [][]byte
 	HandleReceived(now clock.Time, id nic.StreamID, count int)
@@ -81,6 +82,8 @@ const (
 	// how long a sender does without memory of the kernel.
 	acceptPause = clock.Time(20 * time.Millisecond)
 	sendPause   = clock.Time(time.Millisecond)
+	// wantPause is for how long a stream is left alone that the NIC wants nothing of.
+	wantPause = clock.Time(100 * time.Microsecond)
 	// lingeringMax bounds streams that are closed but for the peer's FIN.
 	lingeringMax = 1024
 	// inPlaceMax bounds the pieces of one receive.
@@ -111,6 +114,7 @@ type socket struct {
 	full     bool // the last send was short
 	ending   bool // an event told of the end: read until it comes
 	finished bool // the peer's FIN was read
+	unwanted bool // the NIC wanted nothing of what there is to receive
 	hot      bool // in Port.hot
 
 	broken   unix.Errno // a send failed with it: tell when what was received is read
@@ -311,7 +315,8 @@ func (p *Port) wake(now clock.Time) {
 			kept = append(kept, s)
 		default:
 			s.isPaused = false
-			s.readable = s.readable || s.state == listening
+			s.readable = s.readable || s.state == listening || s.unwanted
+			s.unwanted = false
 			s.writable = s.writable || s.state == open && s.full
 			p.enqueue(s)
 		}

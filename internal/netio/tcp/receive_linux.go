@@ -8,6 +8,12 @@ import (
 
 // receive takes what one call gives and returns how many bytes that was.
 func (p *Port) receive(now clock.Time, s *socket) int {
+	if !p.handler.WantsStream(s.id) {
+		s.readable, s.unwanted = false, true
+		p.pause(now, s, wantPause)
+		p.counters.add(RxPaused, 1)
+		return 0
+	}
 	if p.buffer == nil {
 		p.buffer = make([]byte, receiveBytes)
 	}
