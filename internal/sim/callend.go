@@ -140,7 +140,7 @@ func (e *callEnd) react(r *abi.CMEvent) {
 	}
 }
 
-// talk sends a message to the peer. By XRC only one end can, to the shared queue of the other, whose
+// talk sends a message to the peer. By XRC only one end can, to a shared queue of the other, whose
 // number programs tell each other in private data.
 func (e *callEnd) talk() {
 	if e.isGone || e.plug == nil || e.fate.State() != check.EndUp || e.plug.said >= talkMax {

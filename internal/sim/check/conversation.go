@@ -133,7 +133,8 @@ func IsQuestion(h *ib.Headers, payload []byte) bool {
 	return isWrite && len(payload) == 0 && h.BTH.AckReq && h.RETH == ib.RETH{}
 }
 
-// isPlacement reports an ATOMIC WRITE or a FLUSH, which READ data of no bytes answer (IBTA A19.4.2).
+// isPlacement reports an ATOMIC WRITE or a FLUSH, which READ data of no bytes answer
+// (IBTA A19.4.2).
 func isPlacement(op ib.Opcode) bool {
 	o := op.Info().Operation
 	return o == ib.OperationAtomicWrite || o == ib.OperationFlush

@@ -77,7 +77,7 @@ const (
 	codesReliable   = 0x001fffff                // and READ, acknowledges, atomics
 	codesInvalidate = 1<<0x16 | 1<<0x17         // SEND with invalidate
 	codesPlacement  = 1<<0x1c | 1<<0x1d         // FLUSH, ATOMIC WRITE
-	codesFlush      = 1 << 0x1c                 // FLUSH, which ibv_wr_flush(3) offers on XRC too
+	codesFlush      = 1 << 0x1c                 // FLUSH, which ibv_wr_post(3) has on XRC too
 	codesRD         = 1<<0x15 | 1<<0x1c         // RESYNC, FLUSH
 	codesUD         = uint32(1<<0x04 | 1<<0x05) // SEND Only
 )
@@ -98,7 +98,8 @@ var opcodeServices = [...]opcodeService{
 	},
 	{
 		class: ClassXRC, base: 0xa0, codes: codesReliable | codesInvalidate | codesFlush,
-		requests: HasXRCETH, qpTypes: qpTypes(rdma.QPTypeXRCRecv), responseQPTypes: qpTypes(rdma.QPTypeXRCSend),
+		requests: HasXRCETH, qpTypes: qpTypes(rdma.QPTypeXRCRecv),
+		responseQPTypes: qpTypes(rdma.QPTypeXRCSend),
 	},
 }
 
