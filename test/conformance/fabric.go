@@ -21,6 +21,7 @@ const (
 	FeatureMappedMemory Feature = "memory that the NIC maps"
 	FeatureSRQ          Feature = "shared receive queues"
 	FeatureWindows      Feature = "memory windows" // then ends are Windows
+	FeatureTags         Feature = "tag matching"   // then ends with UseTags are Tags
 )
 
 // Link describes a pair to connect. Zero values are the defaults of verbs.ConnectConfig and
@@ -38,6 +39,7 @@ type EndConfig struct {
 	SignalAll bool
 	MaxSendWR int
 	UseSRQ    bool
+	UseTags   bool
 	QKey      verbs.QKey
 }
 

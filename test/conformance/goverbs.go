@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"maps"
 	"testing"
 
 	"github.com/softrnic/softrnic/verbs"
@@ -31,7 +32,13 @@ func NewGoFabric(t *testing.T, a, b *verbs.Context, lacks map[Feature]string) *G
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &GoFabric{mtu: port.ActiveMTU.Bytes(), lacks: lacks}
+	f := &GoFabric{mtu: port.ActiveMTU.Bytes(), lacks: map[Feature]string{}}
+	maps.Copy(f.lacks, lacks)
+	if attr, err := b.Query(); err != nil {
+		t.Fatal(err)
+	} else if attr.MaxTags == 0 {
+		f.lacks[FeatureTags] = "the device says so"
+	}
 	f.a, f.b = newGoSide(t, a), newGoSide(t, b)
 	return f
 }
@@ -94,8 +101,15 @@ func (s *goSide) newEnd(t *testing.T, service verbs.QPType, c EndConfig) *goEnd 
 		t.Fatal(err)
 	}
 	closeAtEnd(t, e.cq)
-	if c.UseSRQ {
+	switch {
+	case c.UseSRQ:
 		e.srq = s.sharedQueue(t)
+	case c.UseTags:
+		e.srq, err = s.pd.CreateSRQ(verbs.SRQConfig{Tags: new(verbs.TagConfig), CQ: e.cq})
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeAtEnd(t, e.srq)
 	}
 	e.qp, err = s.pd.CreateQP(verbs.QPConfig{
 		Type: service, SendCQ: e.cq, SRQ: e.srq, MaxSendWR: c.MaxSendWR, SignalAll: c.SignalAll,
@@ -154,6 +168,17 @@ func (e *goEnd) join(t *testing.T, c EndConfig, to *goEnd) {
 		t.Fatal(err)
 	}
 }
+
+// AddTag implements Tags.
+func (e *goEnd) AddTag(b verbs.TagBuffer, op verbs.TagOp) (verbs.TagHandle, error) {
+	return e.srq.AddTag(b, op)
+}
+
+// DeleteTag implements Tags.
+func (e *goEnd) DeleteTag(h verbs.TagHandle, op verbs.TagOp) error { return e.srq.DeleteTag(h, op) }
+
+// SyncTags implements Tags.
+func (e *goEnd) SyncTags(op verbs.TagOp) error { return e.srq.SyncTags(op) }
 
 // QPN implements End.
 func (e *goEnd) QPN() verbs.QPN { return e.qp.QPN() }

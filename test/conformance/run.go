@@ -22,6 +22,7 @@ func Run(t *testing.T, f Fabric) {
 		t.Run("Events", func(t *testing.T) { runEvents(t, f) })
 		t.Run("Windows", func(t *testing.T) { runWindows(t, f) })
 		t.Run("SharedReceives", func(t *testing.T) { runShared(t, f) })
+		t.Run("Tags", func(t *testing.T) { runTags(t, f) })
 	})
 	t.Run("UC", func(t *testing.T) {
 		require(t, f, FeatureUC)
