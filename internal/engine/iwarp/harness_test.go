@@ -268,9 +268,9 @@ type world struct {
 	fin   [2]bool
 	// hold keeps what a node sends from arriving.
 	hold [2]bool
-	// log is all that each has sent.
-	log [2][]byte
-	v   work.Vector
+	// trace sees what each sends.
+	trace func(n *node, b []byte)
+	v     work.Vector
 }
 
 // worldConfig varies both ends.
@@ -338,7 +338,9 @@ func (w *world) transmit(i int, n *node) bool {
 		}
 		k := w.part(len(b))
 		w.air[i] = append(w.air[i], b[:k]...)
-		w.log[i] = append(w.log[i], b[:k]...)
+		if w.trace != nil {
+			w.trace(n, b[:k])
+		}
 		n.c.HandleSent(w.now, k)
 		worked = true
 	}
