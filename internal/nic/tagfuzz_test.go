@@ -12,7 +12,8 @@ import (
 // anything into the ring of operations. Nothing crashes, no byte outside the regions changes, and
 // with the queue pairs gone every buffer is in the list or free.
 //
-// The input is steps: a byte that says what, a length, and so many bytes of a message or of an entry.
+// The input is steps: a byte that says what, a length, and so many bytes of a message or of an
+// entry.
 func FuzzTags_AnyBytes_LeaveNothing(f *testing.F) {
 	step := func(kind byte, b []byte) []byte { return append([]byte{kind, byte(len(b))}, b...) }
 	var add, sync, del [abi.TagWQEBytes + 2*abi.SGEBytes]byte
