@@ -2,6 +2,9 @@ package daemon_test
 
 import (
 	"bytes"
+	"context"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -204,4 +207,65 @@ func TestDaemon_TCPAlone_LeavesUDPToOthers(t *testing.T) {
 		x.send(y, []byte("by TCP"))
 		y.send(x, []byte("and back"))
 	}
+}
+
+func TestDaemon_NICEnds_PeersOnTCPSeeIt(t *testing.T) {
+	a, b := netnstest.Pair(t, 1500)
+	here, there := startOnTCP(t, a), startOnTCP(t, b)
+	x, y := meetAt(t, here, there, b.V4.String()+":0")
+	x.send(y, []byte("still there"))
+	if err := there.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-x.conn.Done():
+	case <-time.After(testTimeout):
+		t.Fatal("the connection outlives the peer's NIC")
+	}
+	eventually(t, "no connection is left", func() bool {
+		s, ok := here.Status()
+		return ok && s.Streams.Connections == 0 && s.Streams.Closing == 0
+	})
+}
+
+// TestDaemon_CycleOfTCP_LeavesNothing makes and ends NICs, connections, and peers that never speak.
+func TestDaemon_CycleOfTCP_LeavesNothing(t *testing.T) {
+	settled(t, func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		d, err := daemon.Start(ctx, daemon.Config{
+			Embedded: true, NoNetwork: true, Devices: []string{"iwarp0=iwarp"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		session, err := rdmacm.Open(ctx, connector{d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := rdmacm.Listen(ctx, "rdma", "127.0.0.1:0", rdmacm.Config{
+			Session: session, Device: "iwarp0",
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		silent, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		web, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = web.Write([]byte("GET / HTTP/1.1\r\nHost: example.org\r\n\r\n"))
+		_ = web.SetReadDeadline(time.Now().Add(testTimeout))
+		if got, err := io.ReadAll(web); len(got) > 0 {
+			t.Errorf("a web client got %q, %v", got, err)
+		}
+		for _, close := range []func() error{l.Close, session.Close, d.Close, silent.Close, web.Close} {
+			if err := close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
