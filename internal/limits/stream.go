@@ -15,6 +15,10 @@ const (
 	// iWARP has no receiver-not-ready: a peer that sends is told at once, or, as here, held up by
 	// TCP for a while, which programs that post as fast as they can need.
 	ReceivePatience = time.Second
+	// RefusedPatience is for how long a connection that TCP refuses is asked for again, every
+	// RefusedPause: servers exist that tell their port just before they listen (qperf).
+	RefusedPatience = 200 * time.Millisecond
+	RefusedPause    = 20 * time.Millisecond
 	// StreamTimeoutsPerCall bounds the timers of streams that one call serves.
 	StreamTimeoutsPerCall = 256
 )

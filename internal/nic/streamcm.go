@@ -245,6 +245,7 @@ func (t *streams) connect(s *stream, i *identifier) error {
 		Local: s.local, Remote: s.remote, Interface: s.where, TOS: i.binding.class,
 	}
 	err := t.port().Connect(s.id, &route)
+	s.isDialing = err == nil
 	if err == nil || !i.isPortChosen {
 		return err
 	}
@@ -252,7 +253,9 @@ func (t *streams) connect(s *stream, i *identifier) error {
 		return err
 	}
 	route.Local = netip.AddrPortFrom(s.local.Addr(), 0)
-	return t.port().Connect(s.id, &route)
+	err = t.port().Connect(s.id, &route)
+	s.isDialing = err == nil
+	return err
 }
 
 // streamQP finds the queue pair that a program names for a connection. It may be one of another
@@ -338,8 +341,10 @@ func (c *connections) dropStream(i *identifier) {
 	}
 	i.stream, s.owner = nil, nil
 	switch {
-	case s.conn == nil:
+	case s.conn == nil && s.isDialing:
 		t.abort(s)
+	case s.conn == nil:
+		t.forget(s)
 	case i.state == idRequested:
 		s.conn.Reject(c.nic.now, nil)
 		t.settle(s)

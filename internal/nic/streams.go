@@ -41,6 +41,8 @@ type stream struct {
 	where         uint32
 	mss           int
 	params        iwarp.Params // for the MPA request, until TCP is connected
+	isDialing     bool         // the shell connects
+	patience      clock.Time   // until when a refusal is not the last word; 0 before the first
 
 	isListener bool
 	isUnasked  bool
@@ -148,7 +150,11 @@ var fpduPolicies = map[FPDUSize]iwarp.FPDUPolicy{
 // connected begins with MPA where TCP is connected, and tells the program where it is not.
 func (t *streams) connected(s *stream, c *StreamConnected) {
 	i := s.owner
+	s.isDialing = false
 	switch {
+	case c.Errno == syscall.ECONNREFUSED && t.isPatient(s):
+		t.timers.update(s, t.nic.now.Add(limits.RefusedPause))
+		return
 	case c.Errno != 0:
 		t.forget(s)
 		t.nic.cm.failStream(i, c.Errno)
@@ -167,6 +173,25 @@ func (t *streams) connected(s *stream, c *StreamConnected) {
 	s.conn.Request(t.nic.now, s.qp.iwarp, &s.params)
 	s.params.PrivateData = nil
 	t.settle(s)
+}
+
+// isPatient reports whether a connection that was refused is to be asked for again.
+func (t *streams) isPatient(s *stream) bool {
+	if s.patience == 0 {
+		s.patience = t.nic.now.Add(limits.RefusedPatience)
+	}
+	return t.nic.now < s.patience
+}
+
+// redial asks once more for a connection.
+func (t *streams) redial(s *stream) {
+	i := s.owner
+	err := t.connect(s, i)
+	if err == nil {
+		return
+	}
+	t.forget(s)
+	t.nic.cm.failStream(i, refusalOf(err, "connect").Errno)
 }
 
 // settle follows a stream after a call into its engine: events, the queue pair's state, run queue
@@ -235,7 +260,11 @@ func (t *streams) handleTimeout(now clock.Time) {
 		if s == nil {
 			return
 		}
-		if s.conn.PollTimeout() <= now {
+		switch {
+		case s.conn == nil:
+			t.redial(s)
+			continue
+		case s.conn.PollTimeout() <= now:
 			s.conn.HandleTimeout(now)
 		}
 		t.settle(s)
@@ -288,7 +317,7 @@ func (n *NIC) HandleAccepted(now clock.Time, listener StreamID, a *StreamAccepte
 func (n *NIC) HandleConnected(now clock.Time, id StreamID, c *StreamConnected) {
 	n.now = now
 	s := n.streams.byID[id]
-	if s == nil || s.conn != nil || s.isListener {
+	if s == nil || !s.isDialing {
 		return
 	}
 	n.streams.connected(s, c)

@@ -133,6 +133,33 @@ func TestStreams_Connect_NobodyListens_IsRejected(t *testing.T) {
 	l.empty()
 }
 
+// Servers exist that tell their port to the client just before they listen.
+func TestStreams_Connect_ServerListensALittleLater_IsFound(t *testing.T) {
+	l := newLAN(t)
+	x, y := l.nodes[0], l.nodes[1]
+	a, id := x.queue(), x.caller(y)
+	x.granted(x.s.Connect(l.now, &abi.CMConnReq{ID: id, Param: params(a.q.rsp.QPN, "")}))
+	x.silent(150 * time.Millisecond)
+	y.server()
+	y.expect(eventConnectRequest, 0)
+	l.empty()
+
+	// Whoever gives up between two attempts leaves nothing.
+	l = newLAN(t)
+	x, y = l.nodes[0], l.nodes[1]
+	a, id = x.queue(), x.caller(y)
+	other, second := x.queue(), x.caller(y)
+	for qpn, id := range map[uint32]uint32{a.q.rsp.QPN: id, other.q.rsp.QPN: second} {
+		x.granted(x.s.Connect(l.now, &abi.CMConnReq{ID: id, Param: params(qpn, "")}))
+	}
+	l.run(30 * time.Millisecond)
+	x.granted(x.s.DestroyID(l.now, id))
+	x.granted(x.c.DestroyQP(l.now, other.q.rsp.Handle))
+	x.expect(eventRejected, second)
+	l.clean()
+	l.empty()
+}
+
 func TestStreams_Connect_HostDoesNotAnswer_IsUnreachable(t *testing.T) {
 	l := newLAN(t)
 	x, y := l.nodes[0], l.nodes[1]
@@ -160,6 +187,7 @@ func TestStreams_Connect_Errnos_AreEvents(t *testing.T) {
 		for _, s := range x.socks {
 			s.fail(errno)
 		}
+		l.isDead = nil
 		if e := x.expect(want, id); e.Status != -int32(errno) {
 			t.Errorf("%v: status %d", errno, e.Status)
 		}
