@@ -27,6 +27,7 @@ PKG  ?=
 T    ?= 30s
 SEED ?= 1
 N    ?= 200
+ARGS ?=
 
 .PHONY: help
 help: ## print this list
@@ -85,9 +86,9 @@ sim: clib ## simulate N seeds from SEED on: faults, and checkers from outside
 	$(GO) run ./cmd/rnic sim --seed $(SEED) --count $(N)
 
 .PHONY: bench
-bench: build ## perftest, connections and HTTP per second, on one host and two, beside TCP
+bench: build ## SoftRNIC beside its peers, into docs/bench; ARGS='-only latency -rounds 3' for less
 	@$(DEPS) bench
-	@$(GO) run ./test/bench
+	@$(GO) run ./test/bench $(ARGS)
 
 .PHONY: lint
 lint: clib ## linters and formatters in check mode, go vet, and the rules of internal/tidy

@@ -43,6 +43,9 @@ needs() {
         needs demo
         echo 'ip iproute2 the path between two namespaces'
         echo 'qperf qperf TCP on the same paths'
+        echo 'iperf3 iperf3 TCP on the same paths'
+        echo 'ucx_perftest ucx-utils UCX over TCP and shared memory'
+        echo 'fi_pingpong libfabric-bin libfabric over TCP and shared memory'
         echo 'cmtime rdmacm-utils connections per second'
         ;;
     lint)

@@ -23,7 +23,8 @@ var dependencies = []dependency{
 		module: "golang.org/x/sys", why: "system calls that package syscall lacks",
 		importers: []string{
 			"internal/netio/...", "internal/hostnet", "internal/shm", "internal/ctl",
-			"internal/dropin", "internal/daemon", "verbs", "cmd/rnic", "test/...",
+			"internal/dropin", "internal/daemon", "internal/bench/...", "verbs", "cmd/rnic",
+			"test/...",
 		},
 	},
 	{

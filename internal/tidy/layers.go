@@ -76,6 +76,10 @@ var layerTable = []layerRow{
 	{layer: 8, path: "."},
 	{layer: 8, path: "internal/telemetry"},
 	{layer: 8, path: "internal/rping", only: []string{"verbs", "rdmacm"}},
+	{layer: 8, path: "internal/bench"},
+	{layer: 8, path: "internal/bench/probe"},
+	{layer: 8, path: "internal/bench/tool"},
+	{layer: 8, path: "internal/bench/suite"},
 
 	// Programs, and what only developers run.
 	{layer: 9, path: "cmd/rnic"},

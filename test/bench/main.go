@@ -1,164 +1,164 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
 	"regexp"
-	"runtime"
-	"slices"
-	"text/tabwriter"
-	"time"
+	"strings"
+	"syscall"
+
+	"github.com/softrnic/softrnic/internal/bench"
+	"github.com/softrnic/softrnic/internal/bench/probe"
 )
 
-// measurement is one figure that a pair of programs reports.
-type measurement struct {
-	name   string
-	unit   string
-	tool   string
-	args   []string
-	column int     // in the report: size, messages, then the figures
-	scale  float64 // from the report's unit to ours
-	// against names what TCP figure it is compared with, and better says which way is better.
-	against string
-	lower   bool
+// probeCommand as first argument makes this program one of package probe.
+const probeCommand = "probe"
+
+// peerPackages are those of the peers, and of the programs that measure.
+var peerPackages = []string{
+	"perftest", "qperf", "iperf3", "ucx-utils", "libfabric-bin", "rdmacm-utils", "qemu-system-x86",
 }
 
-// Units that TCP figures are in.
-const (
-	tcpBandwidth = "tcp_bw"  // GB/s
-	tcpLatency   = "tcp_lat" // µs
-)
-
-//tidy:table
-var measurements = []measurement{
-	{
-		name: "ib_write_bw -s 65536", unit: "GB/s", tool: "ib_write_bw",
-		args: []string{"-s", "65536", "-n", "20000", "--report_gbits"}, column: 3, scale: 1.0 / 8,
-		against: tcpBandwidth,
-	},
-	{
-		name: "ib_send_lat", unit: "µs", tool: "ib_send_lat",
-		args: []string{"-n", "10000"}, column: 5, scale: 1, against: tcpLatency, lower: true,
-	},
-	{
-		name: "ib_write_lat", unit: "µs", tool: "ib_write_lat",
-		args: []string{"-n", "10000"}, column: 5, scale: 1, against: tcpLatency, lower: true,
-	},
-	{
-		name: "ib_send_bw -s 2", unit: "M/s", tool: "ib_send_bw",
-		args: []string{"-s", "2", "-n", "100000", "-N"}, column: 4, scale: 1,
-	},
+// options are the command line.
+type options struct {
+	rounds int
+	length float64
+	rnic   string
+	out    string
+	only   *regexp.Regexp
+	hasVM  bool
 }
-
-const idleRow = "idle NIC, of a core"
 
 func main() {
-	if os.Getenv(peerEnv) != "" {
-		if err := playPeer(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	runs := flag.Int("runs", 3, "repeat each measurement this often and print the median")
-	binary := flag.String("rnic", "bin/rnic", "the rnic `binary` to measure")
-	only := flag.String("only", "", "measure only rows that match this `expression`")
-	flag.Parse()
-	rows, err := regexp.Compile(*only)
-	if err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(2)
+		os.Exit(1)
 	}
-	if *runs < 1 || flag.NArg() > 0 {
+}
+
+func run(ctx context.Context) error {
+	if len(os.Args) > 1 && os.Args[1] == probeCommand {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		probe.Command = []string{self, probeCommand}
+		return probe.Main(ctx, os.Stdout, os.Args[2:])
+	}
+	o, err := parse()
+	if err != nil {
+		return err
+	}
+	before, err := bench.Load(o.out)
+	if err != nil {
+		return err
+	}
+	s, err := prepare(o)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	result := s.measure(ctx)
+	fmt.Print(result.Text())
+	if before != nil {
+		tell(before, result)
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted: %w", ctx.Err())
+	}
+	if o.isWhole() {
+		if err := result.Store(o.out, before); err != nil {
+			return err
+		}
+		fmt.Printf("\nwritten: %s\n", filepath.Join(o.out, "README.md"))
+	} else {
+		fmt.Println("\nnot stored: this was no whole run")
+	}
+	if result.HasFailed() {
+		return fmt.Errorf("something could not be measured, see above")
+	}
+	return nil
+}
+
+func parse() (options, error) {
+	var o options
+	only := ""
+	flag.IntVar(&o.rounds, "rounds", 5, "run everything this often")
+	flag.Float64Var(&o.length, "length", 1, "how long programs run, of what a good figure takes")
+	flag.StringVar(&o.rnic, "rnic", "bin/rnic", "the rnic `binary` to measure")
+	flag.StringVar(&o.out, "out", "docs/bench", "`directory` of the stored run")
+	flag.StringVar(&only, "only", "", "measure only rows that match this `expression`")
+	flag.BoolVar(&o.hasVM, "vm", true, "also measure in the virtual machine, beside the kernel")
+	flag.Parse()
+	if flag.NArg() > 0 || o.rounds < 1 || o.length <= 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	b := &bench{runs: *runs, rows: rows}
-	if err := b.prepare(*binary); err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
+	if only == "" {
+		return o, nil
 	}
-	b.all()
-	b.cleanUp()
-	if b.failed {
-		os.Exit(1)
+	var err error
+	o.only, err = regexp.Compile("(?i)" + only)
+	return o, err
+}
+
+// isWhole says that the run may take the place of the stored one.
+func (o *options) isWhole() bool { return o.only == nil && o.length >= 1 && o.hasVM }
+
+func (s *session) measure(ctx context.Context) *bench.Run {
+	version, _ := exec.Command(s.rnic, "--version").Output()
+	machine := bench.Describe(peerPackages...)
+	figures := s.selected()
+	result := bench.Measure(ctx, figures, bench.Options{
+		Rounds:  s.options.rounds,
+		Version: strings.TrimPrefix(strings.TrimSpace(string(version)), "rnic "),
+		Progress: func(round, index, count int, g *bench.Gauge) {
+			fmt.Fprintf(os.Stderr, "\r\x1b[Kround %d of %d, %d of %d: %s", round+1, s.options.rounds,
+				index+1, count, g.Key)
+		},
+		Complain: func(g *bench.Gauge, err error) {
+			fmt.Fprintf(os.Stderr, "\r\x1b[Kbench: %s: %v\n", g.Key, err)
+		},
+	})
+	fmt.Fprint(os.Stderr, "\r\x1b[K")
+	result.Machine = machine
+	return result
+}
+
+// tell says what changed since the stored run.
+func tell(before, now *bench.Run) {
+	fmt.Printf("\ncompared with the stored run, SoftRNIC %s of %s:\n", before.Version,
+		before.Begun.Format("2006-01-02 15:04"))
+	changes := bench.Compare(before, now)
+	for i := range changes {
+		fmt.Println(changes[i].String())
+	}
+	if len(changes) == 0 {
+		fmt.Println("no row changed by more than a tenth and its spread")
 	}
 }
 
-// all measures every path and prints a table.
-func (b *bench) all() {
-	fmt.Printf("%s, %d CPUs, %s; median of %d runs; TCP on the same path\n\n",
-		kernel(), runtime.NumCPU(), time.Now().Format("2006-01-02 15:04"), b.runs)
-	out := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(out, "path\tmeasurement\tSoftRNIC\tTCP\t\tSoftRNIC is\t")
-	for _, p := range b.paths() {
-		var tcp map[string]float64 // once it is wanted
-		for _, m := range measurements {
-			if !b.rows.MatchString(m.name) {
-				continue
-			}
-			if tcp == nil {
-				tcp = b.measureTCP(p)
-			}
-			b.print(out, p, m, tcp)
-		}
-		for _, row := range rateRows {
-			if b.rows.MatchString(row.name) {
-				b.printRate(out, p, row)
-			}
-		}
-		if b.rows.MatchString(idleRow) {
-			fmt.Fprintf(out, "%s\t%s\t%.2f\t\t%%\t\t\n", p.name, idleRow, b.idle(p))
-		}
-		_ = out.Flush() // its only failure is standard output's
-	}
-}
-
-func (b *bench) print(out *tabwriter.Writer, p path, m measurement, tcp map[string]float64) {
-	value, err := b.median(func() (float64, error) { return b.perftest(p, m) })
+// install copies a program to where an ordinary user finds it.
+func install(from, to string) error {
+	in, err := os.Open(from)
 	if err != nil {
-		b.complain("%s, %s: %v", p.name, m.name, err)
-		return
+		return err
 	}
-	reference, compared := tcp[m.against]
-	if !compared {
-		fmt.Fprintf(out, "%s\t%s\t%.3g\t\t%s\t\t\n", p.name, m.name, value, m.unit)
-		return
-	}
-	ratio := value / reference
-	word := "×"
-	if m.lower {
-		ratio, word = reference/value, "× faster"
-	}
-	fmt.Fprintf(out, "%s\t%s\t%.3g\t%.3g\t%s\t%.2f %s\t\n",
-		p.name, m.name, value, reference, m.unit, ratio, word)
-}
-
-// median repeats a measurement. One failure fails it: a figure of the runs that happened to work
-// would hide that others do not.
-func (b *bench) median(measure func() (float64, error)) (float64, error) {
-	var values []float64
-	for range b.runs {
-		value, err := measure()
-		if err != nil {
-			return 0, err
-		}
-		values = append(values, value)
-	}
-	slices.Sort(values)
-	return values[len(values)/2], nil
-}
-
-func (b *bench) complain(format string, args ...any) {
-	b.failed = true
-	fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...)
-}
-
-func kernel() string {
-	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o755)
 	if err != nil {
-		return runtime.GOOS
+		return err
 	}
-	return "Linux " + string(release[:len(release)-1])
+	if _, err := io.Copy(out, in); err != nil {
+		return err
+	}
+	return out.Close()
 }

@@ -1,25 +1,29 @@
-package main
+package probe
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/softrnic/softrnic/internal/bench"
 	"github.com/softrnic/softrnic/rdmacm"
 	"github.com/softrnic/softrnic/rdmacm/rnet"
 )
 
-// peerEnv makes this program one side of a measurement of the Go packages: "serve" or "dial",
-// which net, and on the dialing side what is to be measured.
-const peerEnv = "SOFTRNIC_BENCH_PEER"
+// Networks of the programs ConnectServe and Connect, and what they measure.
+const (
+	NetworkTCP  = "tcp"
+	NetworkRnet = "rnet"
+	NetworkCM   = "rdmacm"
+
+	InTurn = "in-turn" // connections, one after the other
+	AtOnce = "at-once" // 1000 of them
+	HTTP   = "http"    // requests, of which a connection carries many
+)
 
 const (
 	// dials is how many connections are made, one after the other or at once.
@@ -38,14 +42,14 @@ type peerNet struct {
 }
 
 var peerNets = map[string]peerNet{
-	"tcp": {
+	NetworkTCP: {
 		listen: func(address string) (net.Listener, error) { return net.Listen("tcp", address) },
 		dial: func(ctx context.Context, _, address string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", address)
 		},
 	},
-	"rnet": {
+	NetworkRnet: {
 		listen: func(address string) (net.Listener, error) {
 			return rnet.Listen("rdma", address, rnet.Config{})
 		},
@@ -56,28 +60,36 @@ var peerNets = map[string]peerNet{
 	},
 }
 
-// playPeer is the program as one side: role, net, what, address.
-func playPeer(args []string) error {
-	if len(args) != 4 {
-		return errors.New("wrong use of " + peerEnv)
-	}
-	role, network, what, address := args[0], args[1], args[2], args[3]
-	if role == "serve" {
-		return servePeer(network, what, address)
-	}
-	perSecond, err := measurePeer(network, what, address)
+// measureConnect is the dialing side: how many a second.
+func measureConnect(ctx context.Context, args []string) (bench.Sample, error) {
+	address, network, what, err := connectArguments(args)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = fmt.Println(perSecond)
-	return err
+	perSecond, err := measurePeer(ctx, network, what, address)
+	return bench.Sample{bench.PerSecond: perSecond}, err
 }
 
-// servePeer serves until it is killed. When it is ready, it listens on the TCP port of the same
+// serveConnect serves until it is killed. When it is ready, it listens on the TCP port of the same
 // number, if it is another.
-func servePeer(network, what, address string) error {
-	if network == "rdmacm" {
-		return serveCM(address)
+func serveConnect(ctx context.Context, args []string) (bench.Sample, error) {
+	address, network, what, err := connectArguments(args)
+	if err != nil {
+		return nil, err
+	}
+	return nil, servePeer(ctx, network, what, address)
+}
+
+func connectArguments(args []string) (address, network, what string, err error) {
+	if len(args) != 3 || peerNets[args[1]].listen == nil && args[1] != NetworkCM {
+		return "", "", "", fmt.Errorf("%v: an address, a network and a kind are wanted", args)
+	}
+	return args[0], args[1], args[2], nil
+}
+
+func servePeer(ctx context.Context, network, what, address string) error {
+	if network == NetworkCM {
+		return serveCM(ctx, address)
 	}
 	l, err := peerNets[network].listen(address)
 	if err != nil {
@@ -86,7 +98,7 @@ func servePeer(network, what, address string) error {
 	if err := ready(network, address); err != nil {
 		return err
 	}
-	if what == "http" {
+	if what == HTTP {
 		return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "hello")
 		}))
@@ -105,7 +117,7 @@ func servePeer(network, what, address string) error {
 
 // ready tells the measuring program that it can start the other side.
 func ready(network, address string) error {
-	if network == "tcp" {
+	if network == NetworkTCP {
 		return nil
 	}
 	_, err := net.Listen("tcp", address)
@@ -113,8 +125,7 @@ func ready(network, address string) error {
 }
 
 // serveCM accepts, and closes when the peer does.
-func serveCM(address string) error {
-	ctx := context.Background()
+func serveCM(ctx context.Context, address string) error {
 	session, err := rdmacm.Share(ctx, nil)
 	if err != nil {
 		return err
@@ -124,7 +135,7 @@ func serveCM(address string) error {
 	if err != nil {
 		return err
 	}
-	if err := ready("rdmacm", address); err != nil {
+	if err := ready(NetworkCM, address); err != nil {
 		return err
 	}
 	for {
@@ -143,24 +154,23 @@ func serveCM(address string) error {
 	}
 }
 
-// measurePeer returns how many a second.
-func measurePeer(network, what, address string) (float64, error) {
-	if what == "http" {
+func measurePeer(ctx context.Context, network, what, address string) (float64, error) {
+	if what == HTTP {
 		return measureHTTP(network, address)
 	}
-	dial := func() error { return greet(network, address) }
-	if network == "rdmacm" {
-		session, err := rdmacm.Share(context.Background(), nil)
+	dial := func() error { return greet(ctx, network, address) }
+	if network == NetworkCM {
+		session, err := rdmacm.Share(ctx, nil)
 		if err != nil {
 			return 0, err
 		}
-		dial = func() error { return dialCM(session, address) }
+		dial = func() error { return dialCM(ctx, session, address) }
 	}
 	if err := dial(); err != nil { // what is made once
 		return 0, err
 	}
 	workers := 1
-	if what == "parallel" {
+	if what == AtOnce {
 		workers = dials
 	}
 	return rate(workers, dials, dial)
@@ -192,8 +202,8 @@ func rate(workers, times int, do func() error) (float64, error) {
 }
 
 // greet makes a connection, exchanges a byte, and closes.
-func greet(network, address string) error {
-	c, err := peerNets[network].dial(context.Background(), network, address)
+func greet(ctx context.Context, network, address string) error {
+	c, err := peerNets[network].dial(ctx, network, address)
 	if err != nil {
 		return err
 	}
@@ -207,8 +217,8 @@ func greet(network, address string) error {
 	return c.Close()
 }
 
-func dialCM(session *rdmacm.Session, address string) error {
-	c, err := rdmacm.Dial(context.Background(), "rdma", address, rdmacm.Config{Session: session})
+func dialCM(ctx context.Context, session *rdmacm.Session, address string) error {
+	c, err := rdmacm.Dial(ctx, "rdma", address, rdmacm.Config{Session: session})
 	if err != nil {
 		return err
 	}
@@ -235,28 +245,4 @@ func measureHTTP(network, address string) (float64, error) {
 		return 0, err
 	}
 	return rate(askers, requests, ask)
-}
-
-// peer measures one of the Go packages once; network "tcp" is what it is compared with.
-func (b *bench) peer(p path, network, what string) (float64, error) {
-	b.port++
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
-	address := net.JoinHostPort(p.address, strconv.Itoa(b.port))
-	command := []string{b.rnic, "run", "--", self}
-	if network == "tcp" {
-		command = command[3:]
-	}
-	listen := ":" + strconv.Itoa(b.port)
-	server := p.server.command(command[0], append(command[1:], "serve", network, what, listen)...)
-	client := p.client.command(command[0], append(command[1:], "dial", network, what, address)...)
-	server.Env = append(server.Env, peerEnv+"=1")
-	client.Env = append(client.Env, peerEnv+"=1")
-	report, err := p.pair(server, client, b.tcpListens(b.port))
-	if err != nil {
-		return 0, err
-	}
-	return strconv.ParseFloat(string(bytes.TrimSpace([]byte(report))), 64)
 }

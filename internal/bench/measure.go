@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// Options are choices for a run.
+type Options struct {
+	// Rounds is how often everything runs.
+	Rounds int
+	// Version is that of the SoftRNIC under test.
+	Version string
+	// Progress, when not nil, is told of every gauge before it runs.
+	Progress func(round, index, count int, g *Gauge)
+	// Complain, when not nil, is told at once of what failed.
+	Complain func(g *Gauge, err error)
+}
+
+// record is what the rounds found out about a gauge.
+type record struct {
+	samples []Sample
+	err     error // the first
+}
+
+// Measure runs all gauges of the figures in turn, as often as the options say.
+func Measure(ctx context.Context, figures []Figure, o Options) *Run {
+	run := &Run{Begun: time.Now().Round(time.Second), Rounds: o.Rounds, Version: o.Version}
+	gauges := gaugesOf(figures)
+	records := map[string]*record{}
+	for _, g := range gauges {
+		records[g.Key] = &record{}
+	}
+	for round := range o.Rounds {
+		m := measurement{records: records}
+		for i, g := range gauges {
+			if ctx.Err() != nil {
+				break
+			}
+			r := records[g.Key]
+			if r.err != nil {
+				continue // a figure of the rounds that happened to work would hide that some do not
+			}
+			if o.Progress != nil {
+				o.Progress(round, i, len(gauges), g)
+			}
+			m.once(ctx, g)
+			if r.err != nil && o.Complain != nil && !errors.Is(r.err, ErrMissing) {
+				o.Complain(g, r.err)
+			}
+		}
+		m.leave()
+	}
+	run.Took = time.Since(run.Begun).Round(time.Second)
+	for _, f := range figures {
+		run.Figures = append(run.Figures, f.result(records))
+	}
+	return run
+}
+
+// gaugesOf lists every gauge once. Those of one stage stand together, in the order in which rows
+// name them.
+func gaugesOf(figures []Figure) []*Gauge {
+	var (
+		stages []*Stage
+		known  = map[string]bool{}
+		on     = map[*Stage][]*Gauge{}
+	)
+	add := func(g *Gauge) {
+		if g == nil || known[g.Key] {
+			return
+		}
+		known[g.Key] = true
+		if !slices.Contains(stages, g.Stage) {
+			stages = append(stages, g.Stage)
+		}
+		on[g.Stage] = append(on[g.Stage], g)
+	}
+	for _, f := range figures {
+		for _, row := range f.Rows {
+			add(row.Ours)
+			for _, goal := range row.Goals {
+				add(goal.Peer)
+			}
+		}
+	}
+	var all []*Gauge
+	for _, s := range stages {
+		all = append(all, on[s]...)
+	}
+	return all
+}
+
+// measurement is a round under way.
+type measurement struct {
+	records map[string]*record
+	stage   *Stage
+	failed  error // to open the stage
+}
+
+func (m *measurement) once(ctx context.Context, g *Gauge) {
+	if g.Stage != m.stage {
+		m.leave()
+		if m.stage = g.Stage; m.stage != nil {
+			m.failed = m.stage.Open(ctx)
+		}
+	}
+	r := m.records[g.Key]
+	if m.failed != nil {
+		r.err = m.failed
+		return
+	}
+	sample, err := g.Run(ctx)
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.samples = append(r.samples, sample)
+}
+
+func (m *measurement) leave() {
+	if m.stage != nil {
+		m.stage.Close()
+	}
+	m.stage, m.failed = nil, nil
+}
