@@ -156,6 +156,7 @@ func (d *Daemon) assemble() error {
 	}
 	d.journal = newJournal(d.log)
 	d.lane.notify = d.journal.causes
+	d.lane.warn = func(what string, err error) { d.journal.warn(what, err) }
 	d.lane.router = newRouter(d.lane, d.findRoute)
 	if err := d.connect(wire); err != nil {
 		return err

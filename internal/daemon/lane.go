@@ -92,6 +92,7 @@ type lane struct {
 	wake    int // eventfd; written by any goroutine
 	stopped chan struct{}
 	notify  func([]nic.CauseRecord)
+	warn    func(what string, err error) // nil: nobody listens
 	caused  uint64
 
 	mu      sync.Mutex // guards queue and closed

@@ -25,7 +25,11 @@ func (l *lane) openStreams(cfg *nic.Config) {
 	}
 	l.streams = tcp.Open(tcp.Config{
 		Epoll: l.epoll, Now: l.now, DescriptorMax: streamDescriptorMax(), Admits: l.admitsStream,
-		Tap: l.taps.Streams(),
+		Tap: l.taps.Streams(), Warn: func(what string, err error) {
+			if l.warn != nil {
+				go l.warn(what, err) // a log may be slow
+			}
+		},
 	})
 	cfg.Streams = l.streams
 	// Without /proc the thread of the lane has to be in the right namespace already, which it is

@@ -59,6 +59,7 @@ func (p *Port) accept(now clock.Time, s *socket) (cost int) {
 		switch {
 		case err == nil:
 			cost += callCost
+			s.isShort = false
 			p.welcome(now, s, fd, from)
 		case errors.Is(err, unix.EAGAIN):
 			s.readable = false
@@ -71,8 +72,7 @@ func (p *Port) accept(now clock.Time, s *socket) (cost int) {
 				return cost
 			}
 			if !p.sacrifice() {
-				p.counters.add(AcceptPaused, 1)
-				p.pause(now, s, acceptPause)
+				p.rest(now, s, err)
 				return cost
 			}
 		default: // the connection broke while it waited: accept(2) says to go on
@@ -83,6 +83,16 @@ func (p *Port) accept(now clock.Time, s *socket) (cost int) {
 		}
 	}
 	return cost
+}
+
+// rest lets a listener wait for better times.
+func (p *Port) rest(now clock.Time, s *socket, err error) {
+	p.counters.add(AcceptPaused, 1)
+	p.pause(now, s, acceptPause)
+	if !s.isShort && p.config.Warn != nil {
+		p.config.Warn("peers wait to be accepted over TCP", fmt.Errorf("tcp: accept: %w", err))
+	}
+	s.isShort = true
 }
 
 // welcome offers a connection to the NIC.

@@ -136,11 +136,12 @@ func TestPort_Unwanted_IsLeftWithTCP(t *testing.T) {
 // TestPort_OutOfDescriptors_WhoWaitsIsServedLater lowers the limit of this process, so nothing else
 // may run beside it.
 func TestPort_OutOfDescriptors_WhoWaitsIsServedLater(t *testing.T) {
-	h := newHost(t, Config{})
+	var warnings []error
+	h := newHost(t, Config{Warn: func(_ string, err error) { warnings = append(warnings, err) }})
 	c, id, _ := dialled(t, h)
 	at := h.streams[id].accepted.Local
 	waiting := dial(t, at)
-	restore := lowerLimit(t, h.port.byID[id].fd)
+	restore := lowerLimit(t)
 	until(t, "a pause", func() bool { return h.port.Counters().Get(AcceptPaused) > 0 }, h)
 	turns := 0
 	for begin := time.Now(); time.Since(begin) < 100*time.Millisecond; turns++ {
@@ -159,6 +160,9 @@ func TestPort_OutOfDescriptors_WhoWaitsIsServedLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "bytes arrive", func() bool { return string(s.in) == "hello" }, h)
+	if len(warnings) != 1 || !errors.Is(warnings[0], unix.EMFILE) {
+		t.Errorf("warnings: %v", warnings)
+	}
 	_ = c.Close()
 }
 
@@ -167,7 +171,7 @@ func TestPort_OutOfDescriptors_LingeringStreamsGoFirst(t *testing.T) {
 	_, id, s := dialled(t, h)
 	_ = dial(t, s.accepted.Local)
 	h.port.Close(id)
-	restore := lowerLimit(t, 0)
+	restore := lowerLimit(t)
 	until(t, "accepted", func() bool { return h.lastID == id+1 }, h)
 	restore()
 	if c := h.port.Census(); c.Lingering != 0 || c.Open != 1 ||
@@ -177,7 +181,7 @@ func TestPort_OutOfDescriptors_LingeringStreamsGoFirst(t *testing.T) {
 }
 
 // lowerLimit leaves the process no descriptor above those that are open.
-func lowerLimit(t *testing.T, _ int) (restore func()) {
+func lowerLimit(t *testing.T) (restore func()) {
 	t.Helper()
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {

@@ -43,6 +43,8 @@ type Config struct {
 	DescriptorMax int
 	// Admits, when not nil, says which hosts connections may come from and go to.
 	Admits func(peer netip.Addr) bool
+	// Warn, when not nil, takes what people should know. It must not block.
+	Warn func(what string, err error)
 	// Tap, when not nil, is shown what passes.
 	Tap Tap
 
@@ -121,6 +123,7 @@ type socket struct {
 	cools    clock.Time // when it stops to be hot
 	until    clock.Time // when it stops to pause or to linger
 	isPaused bool
+	isShort  bool // a listener that lacks descriptors or memory; told once
 	flow     Flow
 }
 
