@@ -182,12 +182,17 @@ CM_API int rdma_notify(struct rdma_cm_id *base, enum ibv_event_type event)
 	return cm_result(ctl_conn_ask(&id->session->ctl, RNIC_OP_NOTIFY, &req, sizeof(req)));
 }
 
-/* First the QP fails, so that its receives are flushed before anybody hears of the end. */
+/*
+ * First the QP fails, so that its receives are flushed before anybody hears of the end. On iWARP
+ * what was posted is sent first: there it may be complete for the program and still be on its way.
+ */
 CM_API int rdma_disconnect(struct rdma_cm_id *base)
 {
 	struct cm_id *id = id_of(base);
-	int error = qp_to_error(id);
+	int error = 0;
 
+	if (!id->base.verbs || id->base.verbs->device->transport_type != IBV_TRANSPORT_IWARP)
+		error = qp_to_error(id);
 	if (!error)
 		error = id_ask(id, RNIC_OP_DISCONNECT);
 	if (!error && id->is_connected)

@@ -77,7 +77,16 @@ func peerName(c *abi.Cause) string {
 	if c.Flags&abi.CauseHasPath == 0 {
 		return "the peer"
 	}
-	return fmt.Sprintf("the peer, %v QP %v,", rdma.GID(c.Peer).Addr(), rdma.QPN(c.PeerQPN))
+	return fmt.Sprintf("the peer, %s,", farEnd(c))
+}
+
+// farEnd names the other end by addresses. Preconditions: CauseHasPath.
+func farEnd(c *abi.Cause) string {
+	peer := rdma.GID(c.Peer).Addr()
+	if c.Flags&abi.CauseOfStream != 0 {
+		return fmt.Sprintf("%v TCP port %d", peer, c.PeerQPN)
+	}
+	return fmt.Sprintf("%v QP %v", peer, rdma.QPN(c.PeerQPN))
 }
 
 // seen is what the adapter saw or did.
@@ -192,8 +201,7 @@ func lastNak(c *abi.Cause) string {
 func state(c *abi.Cause) string {
 	text := fmt.Sprintf("the %v queue pair was in %v", rdma.QPType(c.QPType), rdma.QPState(c.State))
 	if c.Flags&abi.CauseHasPath != 0 {
-		text += fmt.Sprintf(", %v → %v QP %v", rdma.GID(c.Local).Addr(), rdma.GID(c.Peer).Addr(),
-			rdma.QPN(c.PeerQPN))
+		text += fmt.Sprintf(", %v → %s", rdma.GID(c.Local).Addr(), farEnd(c))
 	}
 	return text
 }

@@ -30,6 +30,17 @@ func TestChain_EachKindOfEvidence_E09_SaysWhatWasSeen(t *testing.T) {
 				"the RC queue pair was in RTS", "likely: the peer's queue pair is not ready",
 			},
 		},
+		"terminated by a peer of iWARP": {
+			abi.Cause{
+				Status: uint32(rdma.WCWRFlushErr), Flags: abi.CauseHasPath | abi.CauseOfStream |
+					abi.CauseHasTerminate | abi.CauseIsTold, Peer: peer, PeerQPN: 7174, QPType: 2,
+				State: 3, Terminate: uint16(iwarp.CodeTaggedSTag),
+			},
+			[]string{
+				"the peer, 10.0.0.2 TCP port 7174, terminated the connection",
+				"the RC queue pair was in RTS", "→ 10.0.0.2 TCP port 7174",
+			},
+		},
 		"no adapter": {
 			abi.Cause{Status: uint32(rdma.WCRetryExcErr), Vendor: uint32(abi.VendorNoNIC)},
 			[]string{"UDP port 4791", "ICMP port unreachable", "rdma_rxe is not running there"},
