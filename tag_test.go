@@ -203,6 +203,47 @@ func refuseTags(t *testing.T, x *end, y *tagged) {
 	}
 }
 
+// TestTags_WrongKey_CauseIsTold: the NIC fetches data by a key that the sender does not have. The
+// program learns what its NIC has seen, in the queue's CQ.
+func TestTags_WrongKey_CauseIsTold(t *testing.T) {
+	nic := nictest.Start(t, softrnic.Config{})
+	dev := open(t, verbs.WithConnector(nic))
+	x, err := newEnd(dev, verbs.QPConfig{Type: verbs.QPTypeRC})
+	if err != nil {
+		t.Fatal(err)
+	}
+	y := newTagged(t, dev, verbs.TagConfig{})
+	qp, err := y.pd.CreateQP(verbs.QPConfig{Type: verbs.QPTypeRC, SendCQ: x.cq, SRQ: y.srq})
+	if err != nil {
+		t.Fatal(err)
+	}
+	point, err := qp.Endpoint()
+	if err := errors.Join(err, x.qp.ConnectTo(point), qp.ConnectTo(x.point)); err != nil {
+		t.Fatal(err)
+	}
+	b := verbs.TagBuffer{ID: 2, Tag: 9, Mask: 0xff, SGE: y.mr.SGE(0, 64)}
+	if _, err := y.srq.AddTag(b, verbs.TagOp{}); err != nil {
+		t.Fatal(err)
+	}
+	header := verbs.TagHeader{Opcode: verbs.TagRendezvous, Tag: 9}
+	where := verbs.Rendezvous{VA: 0x1000, RKey: 0xbad00bad, Length: 64}
+	request := where.Append(header.Append(nil))
+	if _, err := x.qp.PostSend(verbs.SendWR{Opcode: verbs.WRSend, Inline: request}); err != nil {
+		t.Fatal(err)
+	}
+	y.wants(t, 2, verbs.WCOpTagRecv, verbs.WCTagMatch)
+	wc := next(t, y.cq)
+	if !errors.Is(wc.Err(), verbs.ErrRemoteAccess) || wc.ID != 2 || wc.QPN != qp.QPN() {
+		t.Fatalf("%+v", wc)
+	}
+	if c := wc.Cause(); c == nil || c.ID != 2 || c.Key != where.RKey {
+		t.Errorf("cause %+v", c)
+	}
+	if qp.Config().RecvCQ != y.cq {
+		t.Error("receives complete elsewhere than the queue says")
+	}
+}
+
 // TestTags_Matching_AllocatesNothing: adding a buffer, and a message for it.
 func TestTags_Matching_AllocatesNothing(t *testing.T) {
 	nic := nictest.Start(t, softrnic.Config{})

@@ -20,7 +20,8 @@ import (
 // scatter/gather entries, 64 bytes inline. The NIC may grant more.
 type QPConfig struct {
 	Type QPType
-	// SendCQ and RecvCQ get the completions. RecvCQ nil means SendCQ.
+	// SendCQ and RecvCQ get the completions. RecvCQ nil means SendCQ. With an SRQ that matches tags
+	// it is that queue's CQ, whatever is said here.
 	SendCQ, RecvCQ *CQ
 	// SRQ, when not nil, supplies the receives.
 	SRQ        *SRQ
@@ -94,6 +95,9 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		MaxInline:  orDefault(cfg.MaxInline, defaultInline),
 	}
 	if cfg.SRQ != nil {
+		if t := cfg.SRQ.tags; t != nil {
+			cfg.RecvCQ = t.cq
+		}
 		req.SRQ, req.MaxRecvWR, req.MaxRecvSGE = cfg.SRQ.handle, 0, 0
 	}
 	if cfg.QKey == 0 {

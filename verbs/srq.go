@@ -86,7 +86,7 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	s.rq.ring = ring.NewProducer(m[rsp.Offset:], geo,
 		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))
 	if cfg.Tags != nil {
-		s.tags = p.ctx.newTagQueue(&rsp, m, s.rq.refused)
+		s.tags = p.ctx.newTagQueue(&rsp, m, cfg.CQ, s.rq.refused)
 	}
 	if !p.ctx.adopt(s) {
 		s.release()

@@ -119,6 +119,7 @@ func (s *SRQ) SyncTags(op TagOp) error {
 // tagQueue is the application's end of the operations on a matching list.
 type tagQueue struct {
 	ctx      *Context
+	cq       *CQ
 	bell     bell
 	maxSGE   int
 	maxTags  uint32
@@ -148,9 +149,11 @@ func checkTags(rsp *abi.CreateSRQRsp, asked bool) error {
 }
 
 // newTagQueue sets up the ring in the queue's memory m. checkTags has passed.
-func (c *Context) newTagQueue(rsp *abi.CreateSRQRsp, m []byte, r *refusals) *tagQueue {
+func (c *Context) newTagQueue(
+	rsp *abi.CreateSRQRsp, m []byte, cq *CQ, r *refusals,
+) *tagQueue {
 	return &tagQueue{
-		ctx: c, bell: newBell(c.bells.Bytes(), c.lane.Bytes(), rsp.Doorbell, c.kick),
+		ctx: c, cq: cq, bell: newBell(c.bells.Bytes(), c.lane.Bytes(), rsp.Doorbell, c.kick),
 		maxSGE: int(rsp.MaxTagSGE), maxTags: rsp.MaxTags, refused: r,
 		released: ring.Word(m, abi.OffTagsReleased),
 		ring: ring.NewProducer(m[rsp.TagOffset:],
