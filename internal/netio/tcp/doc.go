@@ -21,9 +21,6 @@
 //
 // What is received goes to memory of the application where the NIC offers some
 // (nic.NIC.ReceiveSpace), the rest to a buffer of the port in the same system call. What is sent
-// goes from where the NIC has it. MSG_ZEROCOPY is not used: on loopback and veth interfaces the
-// kernel copies such data all the same, and completions of it have to be waited for before an
-// application may have its memory back.
-//
-// Faults are not injected here: TCP repairs what a wire loses.
+// goes from where the NIC has it. Why there is no MSG_ZEROCOPY, and no injection of faults, is in
+// docs/adr/0022-kernel-tcp.md.
 package tcp
