@@ -119,7 +119,7 @@ type PostRefusal struct {
 	Count  uint32 // refused so far; written last
 	Error  uint32
 	WRID   uint64
-	Opcode uint32 // rdma.WROpcode; 128 for a receive
+	Opcode uint32 // rdma.WROpcode; 128 for a receive, 130 for an operation on a matching list
 	Unused uint32
 	Text   [PostRefusalText]uint8 // ends with the first zero
 }

@@ -84,8 +84,11 @@ func Refusal(op abi.Op, r *rdma.Refusal) []string {
 func PostRefusal(opcode, errno uint32, id uint64, count uint32, text string) []string {
 	verb := "ibv_post_send of wr_id %d, %v,"
 	operation := any(rdma.WROpcode(opcode))
-	if opcode == uint32(rdma.WCOpRecv) {
+	switch opcode {
+	case uint32(rdma.WCOpRecv):
 		verb, operation = "ibv_post_recv of wr_id %d%v", ""
+	case uint32(rdma.WCOpTagAdd):
+		verb, operation = "ibv_post_srq_ops of wr_id %d%v", ""
 	}
 	out := []string{
 		fmt.Sprintf(verb, id, operation) + " failed with " + errnoName(syscall.Errno(errno)), text,
