@@ -166,7 +166,10 @@ func (c *Conn) Fill(now clock.Time, v *work.Vector) bool {
 	if c.phase == phaseClosed {
 		return false
 	}
-	for c.tx.ahead() < aheadBytes && c.tx.pieces.Len() < piecesAhead && c.frameNext() {
+	for range framesPerFill {
+		if c.tx.ahead() >= aheadBytes || c.tx.pieces.Len() >= piecesAhead || !c.frameNext() {
+			break
+		}
 	}
 	if c.phase == phaseClosed {
 		return false
@@ -181,8 +184,12 @@ func (c *Conn) Fill(now clock.Time, v *work.Vector) bool {
 	return v.Bytes > 0
 }
 
-// piecesAhead bounds the pieces that are framed and not sent.
-const piecesAhead = 2 * work.VectorPieces
+const (
+	// piecesAhead bounds the pieces that are framed and not sent.
+	piecesAhead = 2 * work.VectorPieces
+	// framesPerFill bounds the FPDUs that a call frames, of which each may complete a request.
+	framesPerFill = 512
+)
 
 // enter begins a call.
 func (c *Conn) enter(now clock.Time) {

@@ -300,3 +300,31 @@ func TestFlush_OfMoreThanACallDoes_GoesOn(t *testing.T) {
 		t.Errorf("%d and %d flushed", len(w.a.sends.entries), len(w.a.recvs.entries))
 	}
 }
+
+// TestTerminate_WhileAMessageWaits_ForgetsIt fails on this side while a message of the peer waits
+// for a receive, and takes the queue pair away before the Terminate is sent.
+func TestTerminate_WhileAMessageWaits_ForgetsIt(t *testing.T) {
+	for _, hasCRC := range []bool{false, true} {
+		r := responderNode(t, nodeConfig{conn: ConnConfig{CRC: hasCRC, Patience: time.Second}})
+		r.say(fpdu(sendHeader(nil), []byte("early")))
+		if !r.n.c.IsWaiting() {
+			t.Fatal("a message without a receive does not wait")
+		}
+		r.n.sq.Push()
+		for range 300 {
+			r.n.sq.Push()
+		}
+		r.n.sq.Publish()
+		r.n.q.HandleDoorbell(r.now) // the ring is damaged
+		r.n.q.Release()
+		r.now = r.now.Add(2 * time.Millisecond)
+		r.n.c.HandleTimeout(r.now)
+		r.drain()
+		if all := r.hear(); len(all) != 1 || all[0].header.Opcode != iwarp.OpcodeTerminate {
+			t.Fatalf("heard %v", all)
+		}
+		if e := r.n.end(); e.Code != iwarp.CodeRDMAPLocal {
+			t.Errorf("ended %+v", e)
+		}
+	}
+}

@@ -172,7 +172,6 @@ func (n *node) at(off, length int) abi.SGE {
 
 // post writes a send work request and rings.
 func (n *node) post(now clock.Time, w abi.SendWQE, list ...abi.SGE) {
-	n.t.Helper()
 	n.write(w, nil, list)
 	n.ring(now)
 }
@@ -191,7 +190,6 @@ func (n *node) postInline(now clock.Time, w abi.SendWQE, b []byte) {
 }
 
 func (n *node) write(w abi.SendWQE, inline []byte, list []abi.SGE) {
-	n.t.Helper()
 	if n.sq.Free() == 0 {
 		n.t.Fatal("send queue full")
 	}
@@ -209,7 +207,6 @@ func (n *node) write(w abi.SendWQE, inline []byte, list []abi.SGE) {
 
 // receive posts a receive.
 func (n *node) receive(id uint64, list ...abi.SGE) {
-	n.t.Helper()
 	if n.rq.Free() == 0 {
 		n.t.Fatal("receive queue full")
 	}

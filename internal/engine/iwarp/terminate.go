@@ -68,7 +68,7 @@ func (c *Conn) terminate(t *iwarp.Terminate) {
 		return
 	}
 	c.cut()
-	c.message = messageNone
+	c.message, c.wait = messageNone, waiter{}
 	c.phase = phaseTerminate
 	c.end = End{How: HowTerminateSent, Code: t.Code}
 	c.deadline = c.now.Add(limits.TerminateTimeout)
