@@ -123,7 +123,9 @@ func drawDeeds(rt *rapid.T) []deed {
 
 func cutAnywhere(t *testing.T, rt *rapid.T, edit func(*worldConfig)) {
 	deeds := drawDeeds(rt)
+	// Small pieces find most; a long one between them keeps it short.
 	sizes := rapid.SliceOfN(rapid.IntRange(1, 4000), 1, 20).Draw(rt, "sizes")
+	sizes = append(sizes, 20_000)
 	play := func(split func(int) int) *world {
 		var c worldConfig
 		edit(&c)
