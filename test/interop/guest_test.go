@@ -1,150 +1,42 @@
 package interop
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
-
 	"github.com/softrnic/softrnic/test/netnstest"
+	"github.com/softrnic/softrnic/test/vmtest"
 )
 
 // The cable between host and guest.
 const (
-	hostV4, guestV4 = "10.77.0.1", "10.77.0.2"
-	hostV6, guestV6 = "fd77::1", "fd77::2"
-	tapName         = "tap0"
-	agentAddress    = guestV4 + ":2" // guest/main.go, agentPort
+	hostV4, guestV4 = vmtest.HostV4, vmtest.GuestV4
+	hostV6, guestV6 = vmtest.HostV6, vmtest.GuestV6
+	tapName         = vmtest.TapName
 )
 
 // guest is a virtual machine whose kernel has a software RDMA device.
 type guest struct {
 	driver  driver
 	ns      *netnstest.Namespace // the host at the other end of the cable
-	console string
+	machine *vmtest.Machine
 }
 
 // bootGuest starts a machine that ends with the test, and returns when it takes requests.
 func bootGuest(t *testing.T, img image, mtu int) *guest {
 	t.Helper()
-	g := &guest{
-		driver: img.driver, ns: netnstest.New(t), console: filepath.Join(t.TempDir(), "console"),
-	}
-	g.ns.Do(func() { addTap(t, mtu) })
-	card := "virtio-net-pci,netdev=cable,romfile=,csum=off,guest_csum=off,gso=off," +
-		"guest_tso4=off,guest_tso6=off,guest_ufo=off,host_tso4=off,host_tso6=off,host_ufo=off," +
-		fmt.Sprintf("host_mtu=%d", mtu)
-	machine := exec.Command("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "Nehalem",
-		"-m", "1024", "-smp", "2", "-display", "none", "-no-reboot", "-nodefaults",
-		"-no-user-config", "-kernel", img.kernel, "-initrd", img.initrd, "-append",
-		fmt.Sprintf("console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on "+
-			"guest.addr=%s/24,%s/64 guest.mtu=%d guest.driver=%s", guestV4, guestV6, mtu,
-			img.driver.link),
-		"-serial", "file:"+g.console, "-device", "virtio-rng-pci",
-		"-netdev", "tap,id=cable,ifname="+tapName+",script=no,downscript=no", "-device", card)
-	// It must not outlive a test that times out.
-	machine.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var err error
-	g.ns.Do(func() { err = machine.Start() })
-	if err != nil {
-		t.Fatalf("start QEMU: %v", err)
-	}
-	done := make(chan struct{})
-	go func() {
-		_ = machine.Wait()
-		close(done)
-	}()
-	t.Cleanup(func() {
-		_ = machine.Process.Kill()
-		<-done
-	})
-	g.awaitAgent(t, done)
-	return g
+	m := vmtest.Boot(t, img.vm, mtu)
+	return &guest{driver: img.driver, ns: m.Host, machine: m}
 }
 
-func addTap(t *testing.T, mtu int) {
-	t.Helper()
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU = tapName, mtu
-	tap := &netlink.Tuntap{LinkAttrs: attrs, Mode: netlink.TUNTAP_MODE_TAP}
-	if err := netlink.LinkAdd(tap); err != nil {
-		t.Skipf("no tap device: %v", err)
-	}
-	link, err := netlink.LinkByName(tapName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, text := range []string{hostV4 + "/24", hostV6 + "/64"} {
-		address := &netlink.Addr{Flags: unix.IFA_F_NODAD}
-		parsed, err := netlink.ParseAddr(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		address.IPNet = parsed.IPNet
-		if err := netlink.AddrAdd(link, address); err != nil {
-			t.Fatalf("add %s: %v", text, err)
-		}
-	}
-	for _, f := range []func() error{
-		func() error { return netlink.LinkSetMTU(link, mtu) },
-		func() error { return netlink.LinkSetUp(link) },
-	} {
-		if err := f(); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func (g *guest) awaitAgent(t *testing.T, done <-chan struct{}) {
-	t.Helper()
-	for range 600 {
-		select {
-		case <-done:
-			t.Fatalf("the guest ended; its console:\n%s", g.consoleText())
-		case <-time.After(100 * time.Millisecond):
-		}
-		if conn, err := g.dial(); err == nil {
-			_ = conn.Close()
-			return
-		}
-	}
-	t.Fatalf("the guest does not answer; its console:\n%s", g.consoleText())
-}
-
-func (g *guest) consoleText() string {
-	text, err := os.ReadFile(g.console)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
-
-func (g *guest) dial() (conn net.Conn, err error) {
-	g.ns.Do(func() {
-		// Without a deadline of its own, Dialer would connect on this goroutine, too; the socket
-		// is made here in any case, and belongs to this namespace.
-		conn, err = net.DialTCP("tcp4", nil,
-			net.TCPAddrFromAddrPort(netip.MustParseAddrPort(agentAddress)))
-	})
-	return conn, err
-}
+func (g *guest) consoleText() string { return g.machine.ConsoleText() }
 
 // result is how a program ended.
-type result struct {
-	Status int
-	Output string
-	Error  string
-}
+type result = vmtest.Result
 
 // program is one that runs in the guest or on the host.
 type program struct {
@@ -157,24 +49,13 @@ type program struct {
 // start runs a program in the guest; it is killed with the test.
 func (g *guest) start(t *testing.T, args ...string) *program {
 	t.Helper()
-	conn, err := g.dial()
+	inside, err := g.machine.Start(args...)
 	if err != nil {
-		t.Fatalf("ask the guest: %v", err)
-	}
-	if err := json.NewEncoder(conn).Encode(struct{ Args []string }{args}); err != nil {
-		t.Fatalf("ask the guest: %v", err)
+		t.Fatal(err)
 	}
 	p := &program{
-		name: "guest: " + strings.Join(args, " "), done: make(chan result, 1),
-		stop: func() { _ = conn.Close() },
+		name: "guest: " + strings.Join(args, " "), done: inside.Done, stop: inside.Stop,
 	}
-	go func() {
-		var r result
-		if err := json.NewDecoder(conn).Decode(&r); err != nil {
-			r = result{Status: -1, Error: err.Error()}
-		}
-		p.done <- r
-	}()
 	t.Cleanup(p.stop)
 	return p
 }
