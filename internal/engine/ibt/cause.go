@@ -13,27 +13,27 @@ import (
 func (q *QP) noteFailure(w *sendWR, s rdma.WCStatus, v abi.Vendor) {
 	t := &q.send.retry
 	c := work.Cause{
-		Status: s, Vendor: v, WRID: w.wqe.WRID, PSN: q.send.una, Fault: w.fault,
-		Retries: t.retries, RNRTries: t.rnrTries, Timeouts: t.timeouts, Opcode: w.wqe.Opcode,
+		Status: s, Vendor: v, WRID: w.WQE.WRID, PSN: q.send.una, Fault: w.Fault,
+		Retries: t.retries, RNRTries: t.rnrTries, Timeouts: t.timeouts, Opcode: w.WQE.Opcode,
 	}
 	if v&0xff == abi.VendorNak {
 		c.Syndrome = uint8(v >> 8)
 	}
 	switch {
 	case v&0xff == abi.VendorLength:
-		c.Length, c.Room, c.HasRoom = mem.ListBytes(w.list()), q.roomFor(w), true
-	case w.fault != mem.FaultNone && int(w.bad) < len(w.list()):
-		x := w.list()[w.bad]
+		c.Length, c.Room, c.HasRoom = mem.ListBytes(w.List()), q.roomFor(w), true
+	case w.Fault != mem.FaultNone && int(w.Bad) < len(w.List()):
+		x := w.List()[w.Bad]
 		c.Key, c.Addr, c.Length = rdma.Key(x.LKey), x.Addr, uint64(x.Length)
 		if w.op.kind == kindRead || w.op.kind == kindAtomic {
 			c.Asked = rdma.AccessLocalWrite
 		}
 	case w.op.wc == rdma.WCOpLocalInvalidate:
-		c.Key = rdma.Key(w.wqe.ImmOrRKey)
+		c.Key = rdma.Key(w.WQE.ImmOrRKey)
 	case w.op.wc == rdma.WCOpBindMW:
-		c.Key, c.Addr, c.Length = rdma.Key(w.wqe.RKey), w.wqe.RemoteAddr, w.wqe.CompareAdd
+		c.Key, c.Addr, c.Length = rdma.Key(w.WQE.RKey), w.WQE.RemoteAddr, w.WQE.CompareAdd
 	case w.op.kind != kindSend:
-		c.Key, c.Addr, c.Length = rdma.Key(w.wqe.RKey), w.wqe.RemoteAddr, uint64(w.length)
+		c.Key, c.Addr, c.Length = rdma.Key(w.WQE.RKey), w.WQE.RemoteAddr, uint64(w.Length)
 		c.Asked = rightOf(w.op.kind)
 	}
 	q.host.Note(q, c)

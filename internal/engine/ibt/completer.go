@@ -80,7 +80,7 @@ func (q *QP) receivesAcknowledged() uint32 {
 	}
 	w := r.wrs.At(0)
 	isBegun := w.op.kind == kindSend && w.index(r.una) > 0 && w.packets > 0
-	if w.op.takesReceive && w.fail == rdma.WCSuccess && !isBegun {
+	if w.op.takesReceive && w.Fail == rdma.WCSuccess && !isBegun {
 		return w.receives - 1
 	}
 	return w.receives

@@ -49,14 +49,14 @@ func (q *QP) handleReadResponse(p *Packet) {
 		return
 	}
 	off := w.index(psn) * q.mtu
-	if uint32(len(p.Payload)) != min(q.mtu, w.length-off) {
+	if uint32(len(p.Payload)) != min(q.mtu, w.Length-off) {
 		q.failHead(rdma.WCBadRespErr, abi.VendorBadResponse)
 		return
 	}
-	f := q.table.Scatter(q.cfg.PD, w.list(), uint64(off), p.Payload)
+	f := q.table.Scatter(q.cfg.PD, w.List(), uint64(off), p.Payload)
 	if f != mem.FaultNone {
-		w.fault = f
-		q.failHead(rdma.WCLocProtErr, vendorOf(f))
+		w.Fault = f
+		q.failHead(rdma.WCLocProtErr, work.VendorOf(f))
 		return
 	}
 	q.answered(w)
@@ -74,9 +74,9 @@ func (q *QP) handleAtomicAcknowledge(p *Packet) {
 	}
 	b := &q.word
 	binary.NativeEndian.PutUint64(b[:], uint64(p.Headers.AtomicAck))
-	if f := q.table.Scatter(q.cfg.PD, w.list(), 0, b[:]); f != mem.FaultNone {
-		w.fault = f
-		q.failHead(rdma.WCLocProtErr, vendorOf(f))
+	if f := q.table.Scatter(q.cfg.PD, w.List(), 0, b[:]); f != mem.FaultNone {
+		w.Fault = f
+		q.failHead(rdma.WCLocProtErr, work.VendorOf(f))
 		return
 	}
 	q.answered(w)

@@ -24,9 +24,9 @@ func (q *QP) completeOne() {
 		q.completeOwn(o, rdma.WCSuccess, abi.VendorNone)
 		return
 	}
-	isSignaled := q.cfg.SignalAll || w.has(rdma.SendSignaled)
+	isSignaled := q.cfg.SignalAll || w.Has(rdma.SendSignaled)
 	q.cqe = abi.CQE{
-		WRID: w.wqe.WRID, Opcode: uint32(w.op.wc), ByteLen: w.length,
+		WRID: w.WQE.WRID, Opcode: uint32(w.op.wc), ByteLen: w.Length,
 		QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
 	}
 	if w.op.kind == kindSend {
@@ -96,7 +96,7 @@ func (q *QP) failHead(s rdma.WCStatus, v abi.Vendor) {
 		return
 	}
 	q.cqe = abi.CQE{
-		WRID: w.wqe.WRID, Status: uint32(s), Opcode: uint32(w.op.wc), VendorErr: uint32(v),
+		WRID: w.WQE.WRID, Status: uint32(s), Opcode: uint32(w.op.wc), VendorErr: uint32(v),
 		QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
 	}
 	q.popHead()

@@ -75,7 +75,7 @@ func (q *QP) flushSends(budget *int) bool {
 		}
 		*budget--
 		w := r.wrs.At(0)
-		id, code, o := w.wqe.WRID, w.op.wc, w.owner
+		id, code, o := w.WQE.WRID, w.op.wc, w.owner
 		q.popHead()
 		if o != ownerProgram {
 			q.host.Count(work.CountFlushed, 1)

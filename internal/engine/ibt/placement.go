@@ -16,15 +16,15 @@ const atomicWriteBytes = 8
 // sendPlacement makes an ATOMIC WRITE or FLUSH request (IBTA A19.4.1). It reports false when w
 // failed instead.
 func (q *QP) sendPlacement(p *Packet, w *sendWR) bool {
-	payload, f := q.payload(w, 0, w.length)
+	payload, f := q.payload(w, 0, w.Length)
 	if f != mem.FaultNone {
-		w.setFault(f)
+		w.SetFault(f)
 		return false
 	}
 	q.startRequest(p, w, w.op.only, w.first)
 	p.Payload = payload
-	x := &w.wqe
-	p.Headers.RETH = ib.RETH{VA: x.RemoteAddr, RKey: rdma.Key(x.RKey), Length: w.length}
+	x := &w.WQE
+	p.Headers.RETH = ib.RETH{VA: x.RemoteAddr, RKey: rdma.Key(x.RKey), Length: w.Length}
 	if w.op.wc == rdma.WCOpFlush {
 		p.Headers.RETH.Length = uint32(x.Swap)
 		p.Headers.Flush = ib.FETH{

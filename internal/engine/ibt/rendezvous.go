@@ -83,11 +83,11 @@ func (q *QP) fetchOwn() *sendWR {
 	switch {
 	case t.fins.Len() > 0:
 		w := q.pushWR(ownerFin)
-		w.wqe = abi.SendWQE{
+		w.WQE = abi.SendWQE{
 			Opcode: uint8(rdma.WRSend), Flags: uint8(rdma.SendInline), InlineLen: finBytes,
 		}
-		w.inline = append(w.inline[:0], t.fins.At(0)[:]...)
-		w.length = finBytes
+		w.Inline = append(w.Inline[:0], t.fins.At(0)[:]...)
+		w.Length = finBytes
 		t.fins.Pop()
 		return q.admit(w)
 	case t.reads.Len() > t.asked:
@@ -101,21 +101,12 @@ func (q *QP) fetchOwn() *sendWR {
 
 // aimRead makes w fetch the data of a rendezvous, which may be shorter than the buffer.
 func (q *QP) aimRead(w *sendWR, x *rendezvous) {
-	w.wqe = abi.SendWQE{
+	w.WQE = abi.SendWQE{
 		WRID: x.buffer.WRID, Opcode: uint8(rdma.WRRead), RemoteAddr: x.rvh.VA,
 		RKey: uint32(x.rvh.RKey),
 	}
-	w.many = w.many[:0]
-	for left, i := x.rvh.Length, 0; left > 0; i++ {
-		s := x.buffer.List[i] // the list has room for all, as was seen when it was matched
-		s.Length = min(s.Length, left)
-		left -= s.Length
-		w.many = append(w.many, s)
-	}
-	if len(w.many) == 1 {
-		w.one[0] = w.many[0]
-	}
-	w.wqe.NumSGE = uint16(len(w.many))
+	// The list has room for all, as was seen when it was matched.
+	w.SetList(x.buffer.List, x.rvh.Length)
 }
 
 // completeOwn takes a request of the queue pair's own that is off the books. The end of a READ is

@@ -160,12 +160,12 @@ func (q *QP) pollRequest(p *Packet) bool {
 			r.isStalled = q.state == rdma.QPStateSQD
 			return false
 		}
-		if w.fail != rdma.WCSuccess {
+		if w.Fail != rdma.WCSuccess {
 			if r.cur > 0 {
 				r.isStalled = true // those before it complete first
 				return false
 			}
-			q.failHead(w.fail, w.vendor)
+			q.failHead(w.Fail, w.Vendor)
 			continue
 		}
 		if !w.isDone && !q.maySend(w) {
@@ -218,7 +218,7 @@ func (q *QP) maySend(w *sendWR) bool {
 	if !r.isFresh() || w.index(r.psn) > 0 && w.op.kind != kindRead {
 		return true
 	}
-	if w.has(rdma.SendFence) && w.index(r.psn) == 0 && r.reads.Len() > 0 {
+	if w.Has(rdma.SendFence) && w.index(r.psn) == 0 && r.reads.Len() > 0 {
 		return false // IBTA 10.8.3.3
 	}
 	if w.op.isAnswered() {

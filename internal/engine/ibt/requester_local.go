@@ -13,8 +13,8 @@ func (q *QP) executeLocal(w *sendWR) {
 	r := &q.send
 	if !w.isDone {
 		if f := q.applyLocal(w); f != mem.FaultNone {
-			w.setFail(rdma.WCMWBindErr, abi.VendorWindow)
-			w.fault = f
+			w.SetFail(rdma.WCMWBindErr, abi.VendorWindow)
+			w.Fault = f
 			return
 		}
 		w.isDone = true
@@ -29,7 +29,7 @@ func (q *QP) executeLocal(w *sendWR) {
 }
 
 func (q *QP) applyLocal(w *sendWR) mem.Fault {
-	x := &w.wqe
+	x := &w.WQE
 	if w.op.wc == rdma.WCOpLocalInvalidate {
 		return q.table.Invalidate(q.accessor(), rdma.Key(x.ImmOrRKey))
 	}

@@ -75,7 +75,7 @@ func (q *QP) noteRequest(p *Packet, w *sendWR, n uint32) {
 
 // startRequest fills what all request packets share (IBTA 9.2).
 func (q *QP) startRequest(p *Packet, w *sendWR, op ib.Opcode, psn rdma.PSN) {
-	p.Headers.XRC = ib.XRCETH(w.wqe.Extra)
+	p.Headers.XRC = ib.XRCETH(w.WQE.Extra)
 	p.Address = q.attr.AV
 	p.Payload = nil
 	p.Headers.BTH = ib.BTH{
@@ -86,10 +86,10 @@ func (q *QP) startRequest(p *Packet, w *sendWR, op ib.Opcode, psn rdma.PSN) {
 // sendSegment makes packet k of a SEND or WRITE (IBTA 9.4.1, 9.4.3).
 func (q *QP) sendSegment(p *Packet, w *sendWR, k uint32) bool {
 	off := k * q.mtu
-	n := min(q.mtu, w.length-off)
+	n := min(q.mtu, w.Length-off)
 	payload, f := q.payload(w, off, n)
 	if f != mem.FaultNone {
-		w.setFault(f)
+		w.SetFault(f)
 		return false
 	}
 	isFirst, isLast := k == 0, k+1 == w.packets
@@ -98,13 +98,13 @@ func (q *QP) sendSegment(p *Packet, w *sendWR, k uint32) bool {
 	p.Headers.BTH.PadCount = ib.PadCount(int(n))
 	if isFirst && w.op.kind == kindWrite {
 		p.Headers.RETH = ib.RETH{
-			VA: w.wqe.RemoteAddr, RKey: rdma.Key(w.wqe.RKey), Length: w.length,
+			VA: w.WQE.RemoteAddr, RKey: rdma.Key(w.WQE.RKey), Length: w.Length,
 		}
 	}
 	if isLast {
-		p.Headers.BTH.Solicited = w.has(rdma.SendSolicited) && w.op.takesReceive
-		p.Headers.Imm = ib.ImmDt(w.wqe.ImmOrRKey)
-		p.Headers.Inv = ib.IETH(w.wqe.ImmOrRKey)
+		p.Headers.BTH.Solicited = w.Has(rdma.SendSolicited) && w.op.takesReceive
+		p.Headers.Imm = ib.ImmDt(w.WQE.ImmOrRKey)
+		p.Headers.Inv = ib.IETH(w.WQE.ImmOrRKey)
 	}
 	return !q.isUD() || q.addressDatagram(p, w)
 }
@@ -125,17 +125,17 @@ func (o *operation) at(isFirst, isLast bool) ib.Opcode {
 // addressDatagram adds what UD takes from the work request: destination and Q_Key. A controlled
 // Q_Key in it stands for the QP's own (IBTA 10.2.5).
 func (q *QP) addressDatagram(p *Packet, w *sendWR) bool {
-	ah := q.host.AddressHandle(w.wqe.AH, q.cfg.PD)
+	ah := q.host.AddressHandle(w.WQE.AH, q.cfg.PD)
 	if ah == nil {
-		w.setFail(rdma.WCLocQPOpErr, abi.VendorAddressHandle)
+		w.SetFail(rdma.WCLocQPOpErr, abi.VendorAddressHandle)
 		return false
 	}
 	p.Address = *ah
-	key := rdma.QKey(w.wqe.RemoteQKey)
+	key := rdma.QKey(w.WQE.RemoteQKey)
 	if key.IsControlled() {
 		key = q.attr.QKey
 	}
-	p.Headers.BTH.DestQPN = rdma.QPN(w.wqe.RemoteQPN) & rdma.QPNMask
+	p.Headers.BTH.DestQPN = rdma.QPN(w.WQE.RemoteQPN) & rdma.QPNMask
 	p.Headers.DETH = ib.DETH{QKey: key, SrcQPN: q.cfg.QPN}
 	return true
 }
@@ -146,17 +146,17 @@ func (q *QP) payload(w *sendWR, off, n uint32) ([]byte, mem.Fault) {
 	if n == 0 {
 		return nil, mem.FaultNone
 	}
-	if w.has(rdma.SendInline) {
-		return w.inline[off : off+n], mem.FaultNone
+	if w.Has(rdma.SendInline) {
+		return w.Inline[off : off+n], mem.FaultNone
 	}
-	list := w.list()
+	list := w.List()
 	b, f := q.table.ViewList(q.cfg.PD, list, uint64(off), uint64(n))
 	if b != nil || f != mem.FaultNone {
 		return b, f
 	}
 	return q.cfg.Scratch.Gather(q.table, &work.Stretch{
 		Serial: w.serial, Who: q.accessor(), List: list, Offset: uint64(off), Bytes: uint64(n),
-		Total: uint64(w.length),
+		Total: uint64(w.Length),
 	})
 }
 
@@ -206,10 +206,10 @@ func (q *QP) sendReadRequest(p *Packet, w *sendWR, n uint32) {
 func (q *QP) readRequest(p *Packet, w *sendWR, psn rdma.PSN, n uint32) {
 	k := w.index(psn)
 	off := uint64(k) * uint64(q.mtu)
-	length := min(uint64(n)*uint64(q.mtu), uint64(w.length)-off)
+	length := min(uint64(n)*uint64(q.mtu), uint64(w.Length)-off)
 	q.startRequest(p, w, w.op.only, psn)
 	p.Headers.RETH = ib.RETH{
-		VA: w.wqe.RemoteAddr + off, RKey: rdma.Key(w.wqe.RKey), Length: uint32(length),
+		VA: w.WQE.RemoteAddr + off, RKey: rdma.Key(w.WQE.RKey), Length: uint32(length),
 	}
 }
 
@@ -217,10 +217,10 @@ func (q *QP) readRequest(p *Packet, w *sendWR, psn rdma.PSN, n uint32) {
 func (q *QP) sendAtomicRequest(p *Packet, w *sendWR) {
 	q.startRequest(p, w, w.op.only, w.first)
 	x := ib.AtomicETH{
-		VA: w.wqe.RemoteAddr, RKey: rdma.Key(w.wqe.RKey), SwapAdd: w.wqe.CompareAdd,
+		VA: w.WQE.RemoteAddr, RKey: rdma.Key(w.WQE.RKey), SwapAdd: w.WQE.CompareAdd,
 	}
 	if w.op.wc == rdma.WCOpCompareSwap {
-		x.SwapAdd, x.Compare = w.wqe.Swap, w.wqe.CompareAdd
+		x.SwapAdd, x.Compare = w.WQE.Swap, w.WQE.CompareAdd
 	}
 	p.Headers.Atomic = x
 }

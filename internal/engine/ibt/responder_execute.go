@@ -110,7 +110,7 @@ func (q *QP) fillReceive(b []byte, off uint64) verdict {
 // refuseReceive notes why the receive in use cannot be written from off on.
 func (q *QP) refuseReceive(f mem.Fault, off uint64) verdict {
 	r := &q.recv
-	r.cause.Vendor, r.cause.Fault = vendorOf(f), f
+	r.cause.Vendor, r.cause.Fault = work.VendorOf(f), f
 	q.noteEntryAt(off)
 	if f == mem.FaultGone {
 		return verdictGone

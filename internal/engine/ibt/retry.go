@@ -272,7 +272,7 @@ func (q *QP) sendProbe(p *Packet) bool {
 	r := &q.send
 	last := r.psn.Add(rdma.PSNMask) // psn−1
 	w := q.findWR(last)
-	if r.psn == r.una || w == nil || w.fail != rdma.WCSuccess {
+	if r.psn == r.una || w == nil || w.Fail != rdma.WCSuccess {
 		return false
 	}
 	if w.op.kind == kindRead || w.op.kind == kindAtomic {

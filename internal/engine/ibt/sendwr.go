@@ -1,58 +1,30 @@
 package ibt
 
 import (
-	"github.com/softrnic/softrnic/internal/abi"
-	"github.com/softrnic/softrnic/internal/mem"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
 // sendWR is one send work request: the private copy of what shared memory said, and where it
 // stands in the sequence of packets.
 type sendWR struct {
-	wqe abi.SendWQE
-	op  *operation
+	work.SendWR
+	op *operation
 	// first is the PSN of the first packet; a READ's are those of its responses. packets is how
 	// many PSNs the request takes, 0 where it failed before the first.
 	first   rdma.PSN
 	packets uint32
-	length  uint32 // bytes of the message
 	// serial names this request in the NIC's scratch memory.
 	serial uint64
 	// receives counts the requests up to this one that need a receive at the peer.
 	receives uint32
-	// fail, where it is not WCSuccess, waits until all requests before this one are complete.
-	fail   rdma.WCStatus
-	vendor abi.Vendor
-	fault  mem.Fault
-	bad    uint8 // the entry of the list at fault
-	owner  owner
+	owner    owner
 	// isDone says that a local operation was executed and waits for those before it to complete.
 	isDone bool
-
-	one    [1]abi.SGE // most requests have one entry
-	many   []abi.SGE
-	inline []byte
 }
-
-// list returns the scatter/gather entries.
-func (w *sendWR) list() []abi.SGE {
-	if w.wqe.NumSGE <= 1 {
-		return w.one[:w.wqe.NumSGE]
-	}
-	return w.many
-}
-
-func (w *sendWR) has(f rdma.SendFlags) bool { return rdma.SendFlags(w.wqe.Flags)&f != 0 }
 
 // end returns the PSN after the last.
 func (w *sendWR) end() rdma.PSN { return w.first.Add(w.packets) }
-
-// setFail lets the request fail once it is the oldest.
-func (w *sendWR) setFail(s rdma.WCStatus, v abi.Vendor) {
-	if w.fail == rdma.WCSuccess {
-		w.fail, w.vendor = s, v
-	}
-}
 
 // index returns which packet of the request a PSN is; one that is not less than packets does not
 // belong to it.

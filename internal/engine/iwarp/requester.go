@@ -199,6 +199,7 @@ func (q *QP) fetch() *sendWR {
 	w.off, w.got, w.end = 0, 0, 0
 	w.isBegun, w.isFramed, w.isDone = false, false, false
 	w.isWritten, w.isImmDone = false, false
+	w.Reset()
 	w.Copy(slot, work.SendLimits{MaxSGE: q.cfg.MaxSGE, MaxInline: q.cfg.MaxInline})
 	w.op = operationOf(w.WQE.Opcode)
 	w.serial = q.cfg.Scratch.NewSerial()

@@ -30,11 +30,32 @@ type SendLimits struct {
 	MaxSGE, MaxInline uint32
 }
 
+// Reset makes a request of which nothing is wrong yet out of an old one.
+func (w *SendWR) Reset() {
+	w.Length, w.Fail, w.Vendor = 0, rdma.WCSuccess, abi.VendorNone
+	w.Fault, w.Bad = mem.FaultNone, 0
+}
+
+// SetList takes the first n bytes of a list.
+//
+// Preconditions: the list has n bytes.
+func (w *SendWR) SetList(list []abi.SGE, n uint32) {
+	w.many = w.many[:0]
+	for i := 0; n > 0; i++ {
+		s := list[i]
+		s.Length = min(s.Length, n)
+		n -= s.Length
+		w.many = append(w.many, s)
+	}
+	if len(w.many) == 1 {
+		w.one[0] = w.many[0]
+	}
+	w.WQE.NumSGE = uint16(len(w.many))
+}
+
 // Copy makes the private copy of a queue's entry. Every byte of the slot is read once: the
 // application may change it at any instant.
 func (w *SendWR) Copy(slot []byte, limits SendLimits) {
-	w.Length, w.Fail, w.Vendor = 0, rdma.WCSuccess, abi.VendorNone
-	w.Fault, w.Bad = mem.FaultNone, 0
 	var fixed [abi.SendWQEBytes]byte
 	copy(fixed[:], slot)
 	abi.DecodeSendWQE(fixed[:], &w.WQE)
