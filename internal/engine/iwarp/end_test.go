@@ -328,3 +328,17 @@ func TestTerminate_WhileAMessageWaits_ForgetsIt(t *testing.T) {
 		}
 	}
 }
+
+// TestTerminate_BeforeTheReplyIsSent_IsAReset: whoever waits for an MPA frame takes a Terminate for
+// nonsense.
+func TestTerminate_BeforeTheReplyIsSent_IsAReset(t *testing.T) {
+	r := newRaw(t, false, nodeConfig{})
+	r.n.c.HandleStream(r.now, request(nil))
+	r.n.poll(r.now) // accepts
+	r.n.c.HandleStream(r.now, fpdu(writeTo(0x777, testBase), []byte{1}))
+	r.drain()
+	if e := r.n.end(); e.How != HowError || e.Code != iwarp.CodeTaggedSTag ||
+		r.n.c.Closing() != CloseAbort || len(r.out) != 0 {
+		t.Errorf("ended %+v, closing %v, said %x", e, r.n.c.Closing(), r.out)
+	}
+}

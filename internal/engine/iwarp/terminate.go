@@ -67,6 +67,11 @@ func (c *Conn) terminate(t *iwarp.Terminate) {
 	if !c.isReading() && c.phase != phaseReply {
 		return
 	}
+	if c.tx.sent < c.tx.origin {
+		// A peer that has not all of the MPA frame does not know what a Terminate is.
+		c.fail(End{How: HowError, Code: t.Code}, CloseAbort)
+		return
+	}
 	c.cut()
 	c.message, c.wait = messageNone, waiter{}
 	c.phase = phaseTerminate
