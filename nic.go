@@ -16,7 +16,8 @@ import (
 // Config describes a NIC. The zero value is one for the program itself.
 type Config struct {
 	// Devices are those of the NIC, each as NAME[=TRANSPORT[,OPTION…]], as "rnic up --device" takes
-	// them. None means the default, rnic0 of RoCE.
+	// them. RoCE's is rnic0 by default; one of iWARP is there by default with UDP, and else if named,
+	// since its listeners take ports of the host.
 	Devices []string
 	// UDP joins the host's network by UDP port 4791. Where another program has the port, the NIC
 	// starts all the same and LocalOnly says so.

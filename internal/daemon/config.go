@@ -74,7 +74,7 @@ const (
 )
 
 func (c Config) withDefaults() (Config, faulty.Profile, error) {
-	if err := c.checkDevices(); err != nil {
+	if _, err := c.devices(); err != nil {
 		return c, faulty.Profile{}, err
 	}
 	if c.Logger == nil {
@@ -109,19 +109,19 @@ func (c Config) withDefaults() (Config, faulty.Profile, error) {
 	return c, profile, err
 }
 
-// checkDevices refuses devices that cannot be, or not here.
-func (c *Config) checkDevices() error {
-	devices, err := ParseDevices(c.Devices)
+// devices are those of the NIC; it refuses what cannot be, or not here.
+func (c *Config) devices() ([]nic.DeviceConfig, error) {
+	devices, err := parseDevices(c.Devices, c.NoNetwork || c.Wire != nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, d := range devices {
 		if c.Wire != nil && d.Transport == nic.TransportIWARP {
-			return fmt.Errorf("daemon: device %s: %v needs the TCP of a host, and this network is one"+
-				" of its own", d.Name, d.Transport)
+			return nil, fmt.Errorf("daemon: device %s: %v needs the TCP of a host, and this network is"+
+				" one of its own", d.Name, d.Transport)
 		}
 	}
-	return nil
+	return devices, nil
 }
 
 // client returns the bounds of a program. Preconditions: withDefaults has accepted them.

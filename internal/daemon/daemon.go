@@ -78,7 +78,7 @@ func Start(ctx context.Context, c Config) (*Daemon, error) {
 		cfg: c, profile: profile, log: c.Logger, pid: os.Getpid(), started: time.Now(),
 		closed: make(chan struct{}), sessions: map[*session]struct{}{},
 	}
-	d.devices, _ = ParseDevices(c.Devices) // withDefaults has accepted them
+	d.devices, _ = c.devices() // withDefaults has accepted them
 	d.closing, d.cancel = context.WithCancel(ctx)
 	if err := d.assemble(); err != nil {
 		d.cancel()

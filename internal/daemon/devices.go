@@ -15,15 +15,17 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// defaultDevices has one device for each transport, in the order in which programs see them. RoCE
-// comes first, since programs that name no device take the first one.
+// defaultDevices has one device for each transport, in the order in which programs see them (ADR
+// 0024). RoCE comes first, since programs that name no device take the first one.
 var defaultDevices = [...]struct {
 	name      string
 	transport nic.Transport
-	isOn      bool // without being asked for
+	// needsNetwork: its listeners take ports of the host, so it is not there unasked where the NIC
+	// keeps to itself.
+	needsNetwork bool
 }{
-	{"rnic0", nic.TransportRoCE, true},
-	{"iwarp0", nic.TransportIWARP, false},
+	{"rnic0", nic.TransportRoCE, false},
+	{"iwarp0", nic.TransportIWARP, true},
 }
 
 // noDevice in the place of a transport leaves a default device out.
@@ -32,7 +34,10 @@ const noDevice = "none"
 // ParseDevices reads what devices a NIC is to have, each as NAME[=TRANSPORT[,OPTION…]]. Every
 // transport has one device, named as given or by default; NAME=none leaves that of a default name
 // out.
-func ParseDevices(specs []string) ([]nic.DeviceConfig, error) {
+func ParseDevices(specs []string) ([]nic.DeviceConfig, error) { return parseDevices(specs, false) }
+
+// parseDevices is ParseDevices, of a NIC that keeps to itself if isAlone.
+func parseDevices(specs []string, isAlone bool) ([]nic.DeviceConfig, error) {
 	var chosen [len(defaultDevices)]*nic.DeviceConfig
 	var out [len(defaultDevices)]string // the specification that leaves a device out
 	for _, spec := range specs {
@@ -61,7 +66,7 @@ func ParseDevices(specs []string) ([]nic.DeviceConfig, error) {
 		case chosen[i] != nil && out[i] != "":
 			return nil, fmt.Errorf("daemon: device %s contradicts %s: both are of %v",
 				chosen[i].Name, out[i], d.transport)
-		case chosen[i] == nil && out[i] == "" && d.isOn:
+		case chosen[i] == nil && out[i] == "" && !(isAlone && d.needsNetwork):
 			chosen[i] = &nic.DeviceConfig{Name: d.name, Transport: d.transport}
 		}
 	}

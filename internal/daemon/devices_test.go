@@ -37,12 +37,9 @@ func TestParseDevices_GoodOnes_AreOneOfEachTransportRoCEFirst(t *testing.T) {
 	iwarp := func(name string, o nic.StreamOptions) nic.DeviceConfig {
 		return nic.DeviceConfig{Name: name, Transport: nic.TransportIWARP, Stream: o}
 	}
-	standard := []nic.DeviceConfig{roce("rnic0")}
-	if defaultDevices[1].isOn {
-		standard = append(standard, iwarp("iwarp0", nic.StreamOptions{}))
-	}
+	standard := []nic.DeviceConfig{roce("rnic0"), iwarp("iwarp0", nic.StreamOptions{})}
 	with := func(first, second []nic.DeviceConfig) []nic.DeviceConfig {
-		if len(second) == 0 && defaultDevices[1].isOn {
+		if len(second) == 0 {
 			second = standard[1:]
 		}
 		return slices.Concat(first, second)
@@ -103,6 +100,31 @@ func TestParseDevices_BadOnes_AreRefusedWithWhatIsWrong(t *testing.T) {
 		got, err := ParseDevices(strings.Fields(specs))
 		if err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %+v, %v; want an error with %q", specs, got, err, words)
+		}
+	}
+}
+
+// A NIC that keeps to itself takes no port of the host unless that is asked for.
+func TestConfig_Devices_IWARPUnaskedOnTheHostsNetworkOnly(t *testing.T) {
+	for name, c := range map[string]struct {
+		config Config
+		want   string
+	}{
+		"host":                {Config{}, "rnic0 iwarp0"},
+		"alone":               {Config{NoNetwork: true}, "rnic0"},
+		"alone, asked":        {Config{NoNetwork: true, Devices: []string{"w=iwarp"}}, "rnic0 w"},
+		"wire":                {Config{Wire: &Wire{}}, "rnic0"},
+		"wire, other name":    {Config{Wire: &Wire{}, Devices: []string{"x"}}, "x"},
+		"host, without iWARP": {Config{Devices: []string{"iwarp0=none"}}, "rnic0"},
+		"alone, without RoCE": {Config{NoNetwork: true, Devices: []string{"rnic0=none"}}, ""},
+	} {
+		devices, err := c.config.devices()
+		var names []string
+		for _, d := range devices {
+			names = append(names, d.Name)
+		}
+		if got := strings.Join(names, " "); got != c.want || (err == nil) != (c.want != "") {
+			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
 }

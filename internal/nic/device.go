@@ -130,7 +130,7 @@ func (c *Context) DeviceAttr() abi.DeviceAttr {
 		MaxQPInitReadAtomic: limits.MaxRDAtomic, AtomicCap: atomicHCA,
 		MaxSRQ: uint32(most.SRQs), MaxSRQWR: limits.MaxQPWR, MaxSRQSGE: limits.MaxSGE,
 		MaxPKeys: d.transport.pkeys, LocalCAAckDelay: uint32(d.transport.ackDelay), Ports: 1,
-		MaxInline: limits.MaxInline,
+		MaxInline:       limits.MaxInline,
 		MaxCQModeration: cqModerationMax,
 	}
 	if d.transport.hasDatagrams {

@@ -214,7 +214,8 @@ func TestConn_FullRing_WriteWaitsForTheReader(t *testing.T) {
 	if _, err := io.ReadFull(b, buf); err != nil || !bytes.Equal(buf, pattern(64 << 10)[:8<<10]) {
 		t.Fatal(err)
 	}
-	_ = a.SetWriteDeadline(time.Now().Add(300 * time.Millisecond)) // of which a busy machine takes most
+	// A busy machine takes most of this time.
+	_ = a.SetWriteDeadline(time.Now().Add(300 * time.Millisecond))
 	for n = 0; err == nil || n == 0; n++ {
 		if _, err = a.Write([]byte{byte(n)}); err != nil && n == 0 {
 			t.Fatal(err)

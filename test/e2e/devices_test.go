@@ -69,6 +69,117 @@ func TestDevinfo_Verbose_TellsLimitsAndAddresses(t *testing.T) {
 	})
 }
 
+// guidsOf reads "ibv_devices": names and GUIDs, in order.
+func guidsOf(text string) (names, guids []string) {
+	line := regexp.MustCompile(`(?m)^\s+(\S+)\s+([0-9a-f]{16})$`)
+	for _, m := range line.FindAllStringSubmatch(text, -1) {
+		names, guids = append(names, m[1]), append(guids, m[2])
+	}
+	return names, guids
+}
+
+// Which devices there are is the NIC's choice, RoCE always first.
+func TestDevices_Flags_NameThemAndLeaveThemOut(t *testing.T) {
+	for flags, want := range map[string]string{
+		"":                                   "rnic0 iwarp0",
+		"--device foo":                       "foo iwarp0",
+		"--device w=iwarp,crc=on --device f": "f w",
+		"--device iwarp0=none":               "rnic0",
+		"--device rnic0=none":                "iwarp0",
+		"--local-only":                       "rnic0",
+		"--local-only --device w=iwarp":      "rnic0 w",
+	} {
+		t.Run(flags, func(t *testing.T) {
+			m := anyMachine(t)
+			m.startNIC(t, strings.Fields(flags)...)
+			names, guids := guidsOf(m.run(t, "ibv_devices").succeed(t).stdout)
+			if got := strings.Join(names, " "); got != want {
+				t.Errorf("devices %s, want %s", got, want)
+			}
+			slices.Sort(guids)
+			if len(slices.Compact(guids)) != len(names) {
+				t.Errorf("GUIDs %v", guids)
+			}
+		})
+	}
+}
+
+// iwarpLines are what "ibv_devinfo -v" must say of a device of iWARP.
+var iwarpLines = []string{
+	`hca_id:\s+iwarp0`,
+	`transport:\s+iWARP \(1\)`,
+	`max_mcast_grp:\s+0`,
+	`max_ah:\s+0`,
+	`max_pkeys:\s+0`,
+	`max_srq:\s+[1-9]\d*`,
+	`max_qp_rd_atom:\s+[1-9]\d*`,
+	`local_ca_ack_delay:\s+0`,
+	`state:\s+PORT_ACTIVE \(4\)`,
+	`link_layer:\s+Ethernet`,
+}
+
+func TestDevinfo_IWARP_TellsWhatItHas(t *testing.T) {
+	m := anyMachine(t)
+	m.startNIC(t, "--device", "iwarp0=iwarp")
+	out := m.run(t, "ibv_devinfo", "-v", "-d", "iwarp0").succeed(t).stdout
+	for _, pattern := range iwarpLines {
+		if !regexp.MustCompile(`(?m)^\s*` + pattern + `\s*$`).MatchString(out) {
+			t.Errorf("no line like %s", pattern)
+		}
+	}
+	// The program takes a GID whose last half is 0, as all of iWARP are, for none.
+	if strings.Contains(out, "\tXRC") || strings.Contains(out, "GID[") {
+		t.Error("more than iWARP has")
+	}
+	both := m.run(t, "ibv_devinfo").succeed(t).stdout
+	first, second := strings.Index(both, "hca_id:\trnic0"), strings.Index(both, "hca_id:\tiwarp0")
+	if first < 0 || second < first {
+		t.Errorf("rnic0 at %d, iwarp0 at %d", first, second)
+	}
+	ours := m.start(t, rnic, "devinfo", "-v").succeed(t).stdout
+	for _, want := range []string{
+		"rnic0", "RoCE v2", "iwarp0", "iWARP, with crc=off,fpdu=auto,markers=off,mpa=2", "TCP",
+	} {
+		if !strings.Contains(ours, want) {
+			t.Errorf("rnic devinfo says nothing of %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(out, both, ours)
+	}
+}
+
+// TestDevices_Chosen_RpingUsesIt wants what the user says to hold, and a name that is none to be
+// told in one line.
+func TestDevices_Chosen_RpingUsesIt(t *testing.T) {
+	m := anyMachine(t)
+	m.startNIC(t)
+	for _, device := range []string{"rnic0", "iwarp0"} {
+		choice := "RNIC_DEVICE=" + device
+		server := m.run(t, "env", choice, "rping", "-s", "-a", "127.0.0.1", "-p", "7199", "-C", "9")
+		until(t, "rping listens", func() bool { return m.hasListener(t) })
+		text := m.start(t, rnic, "ps").succeed(t).stdout
+		if !regexp.MustCompile(`rping\[\d+\]\s+` + device + `\s+listening`).MatchString(text) {
+			t.Errorf("no listener on %s in\n%s", device, text)
+		}
+		client := m.run(t, "env", choice, "rping", "-c", "-a", "127.0.0.1", "-p", "7199", "-C", "9")
+		if out := client.end(t); out.status != 0 {
+			t.Errorf("rping on %s: status %d, %s", device, out.status, out.stderr)
+		}
+		server.end(t)
+		stat := m.start(t, rnic, "stat").succeed(t).stdout
+		if !strings.Contains(stat, device+" HW_COUNTERS") {
+			t.Errorf("nothing is counted for %s:\n%s", device, stat)
+		}
+	}
+	out := m.run(t, "env", "RNIC_DEVICE=mlx5_0", "rping", "-c", "-a", "127.0.0.1").end(t)
+	want := `librdmacm(softrnic): there is no device "mlx5_0" (RNIC_DEVICE);` +
+		` the NIC has: rnic0, iwarp0`
+	if out.status == 0 || !strings.Contains(out.stderr, want) {
+		t.Errorf("status %d, %q", out.status, out.stderr)
+	}
+}
+
 // checkGIDs wants every address of the host, and those that others can reach before loopback.
 func (p pair) checkGIDs(t *testing.T, gids []string) {
 	t.Helper()
