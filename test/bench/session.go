@@ -12,6 +12,7 @@ import (
 	"github.com/softrnic/softrnic/internal/bench/suite"
 	"github.com/softrnic/softrnic/internal/bench/tool"
 	"github.com/softrnic/softrnic/test/netnstest"
+	"github.com/softrnic/softrnic/test/vmtest"
 )
 
 // session is what a run has around it.
@@ -112,10 +113,29 @@ func (s *session) list() error {
 			return err
 		}
 	}
+	if s.options.hasVM {
+		s.listInside()
+	}
 	s.figures = append(s.figures, suite.Scale(one)...)
 	s.figures = append(s.figures, suite.Rest(one)...)
 	s.figures = append(s.figures, suite.Connections(one))
 	return nil
+}
+
+// listInside adds what runs beside the kernel's drivers in a virtual machine.
+func (s *session) listInside() {
+	for _, mtu := range []int{1500, 9000} {
+		v := &inside{
+			session: s, name: fmt.Sprintf("In a VM, beside rxe, MTU %d", mtu), mtu: mtu,
+			driver: vmtest.Rxe,
+		}
+		s.figures = append(s.figures, v.figures(3, 0.7, 3)...)
+	}
+	v := &inside{
+		session: s, name: "In a VM, beside siw", mtu: 1500, driver: vmtest.Siw, usesCM: true,
+		devices: []string{"rnic0=none", "iwarp0=iwarp,crc=off,fpdu=large"},
+	}
+	s.figures = append(s.figures, v.figures(1, 1, 0)...)
 }
 
 // listVeth adds what goes between two namespaces.

@@ -138,7 +138,8 @@ func measureVerbs(ctx context.Context, args []string) (bench.Sample, error) {
 	}
 	nanoseconds := float64(took.Nanoseconds())
 	sample := bench.Sample{
-		bench.Bandwidth: float64(size*count) / nanoseconds, bench.Rate: float64(count) * 1e3 / nanoseconds,
+		bench.Bandwidth: float64(size*count) / nanoseconds,
+		bench.Rate:      float64(count) * 1e3 / nanoseconds,
 	}
 	if depth == 1 {
 		sample[bench.Latency] = nanoseconds / float64(count) / 1e3
@@ -186,12 +187,6 @@ func playVerbsPeer(ctx context.Context, args []string) (bench.Sample, error) {
 		return nil, err
 	}
 	defer s.dev.Close()
-	isSend := args[0] == OperationSend
-	if isSend {
-		if err := s.receive(size, receivesMax); err != nil {
-			return nil, err
-		}
-	}
 	in := json.NewDecoder(os.Stdin)
 	var peer card
 	if err := in.Decode(&peer); err != nil {
@@ -199,6 +194,12 @@ func playVerbsPeer(ctx context.Context, args []string) (bench.Sample, error) {
 	}
 	if err := s.qp.ConnectTo(peer.Endpoint); err != nil {
 		return nil, err
+	}
+	isSend := args[0] == OperationSend
+	if isSend {
+		if err := s.receive(size, receivesMax); err != nil {
+			return nil, err
+		}
 	}
 	mine, err := s.card()
 	if err != nil {

@@ -154,12 +154,19 @@ func (h *Host) Ask(ctx context.Context, into any, args ...string) error {
 
 // hasListener reports whether a program of the NIC listens for connections of rdma_cm.
 func (h *Host) hasListener(ctx context.Context) bool {
+	out, err := h.Output(h.Command(ctx, h.Rnic, "ps", "--json"))
+	return err == nil && HasListener([]byte(out))
+}
+
+// HasListener looks for a program that listens for connections of rdma_cm in what "rnic ps --json"
+// prints.
+func HasListener(status []byte) bool {
 	var users struct {
 		CMIDs []struct {
 			State string `json:"state"`
 		} `json:"cm_ids"`
 	}
-	if h.Ask(ctx, &users, "ps", "--json") != nil {
+	if json.Unmarshal(status, &users) != nil {
 		return false
 	}
 	for _, id := range users.CMIDs {
