@@ -26,6 +26,10 @@ func TestStreams_Connect_TellsBothSidesAndMovesData(t *testing.T) {
 		if a.q.state() != sRTS || z.q.state() != sRTS {
 			t.Fatalf("states %v and %v", a.q.state(), z.q.state())
 		}
+		id, ok := a.n.StreamOf(rdma.QPN(a.q.rsp.QPN))
+		if _, other := a.n.StreamOf(1); !ok || other || a.socks[id] == nil {
+			t.Errorf("the queue pair's stream is %d, %v", id, ok)
+		}
 		const size = 200_000
 		amr, aaddr, amem := a.region(size, everyRight)
 		zmr, zaddr, zmem := z.region(size, everyRight)

@@ -1,5 +1,7 @@
 package nic
 
+import "github.com/softrnic/softrnic/internal/rdma"
+
 // StreamStatus is the TCP connection of a queue pair of iWARP.
 type StreamStatus struct {
 	Local    string `json:"local_address"`
@@ -36,4 +38,13 @@ func (s *stream) status() *StreamStatus {
 		out.FPDUsSent, out.FPDUsReceived, out.Unsent = c.FPDUsSent, c.FPDUsReceived, c.Unsent
 	}
 	return out
+}
+
+// StreamOf returns the TCP connection of a queue pair of iWARP, for captures.
+func (n *NIC) StreamOf(qpn rdma.QPN) (StreamID, bool) {
+	q := n.qps[qpn]
+	if q == nil || q.stream == nil {
+		return 0, false
+	}
+	return q.stream.id, true
 }
