@@ -16,7 +16,8 @@ func TestViewScatter_GivesWhatOneEntryHolds(t *testing.T) {
 		Segments: []Segment{{Addr: 0x9000, Length: 8, Mapped: make([]byte, 8)}},
 	})
 	list := []abi.SGE{
-		{Addr: 0x1000, Length: 10, LKey: uint32(r.Key)}, {Addr: 0x1020, LKey: uint32(r.Key)},
+		{Addr: 0x1000, Length: 10, LKey: uint32(r.Key)},
+		{Addr: 0x1020, LKey: uint32(r.Key)},
 		{Addr: 0x1020, Length: 10, LKey: uint32(r.Key)},
 		{Addr: 0x9000, Length: 8, LKey: uint32(readOnly.Key)},
 	}

@@ -16,7 +16,8 @@ func (q *QP) completeDone(sent uint64) {
 	popped := false
 	for r.wrs.Len() > 0 {
 		w := r.wrs.At(0)
-		if !w.isDone && !(w.isFramed && !w.op.isAnswered() && w.end <= sent) {
+		isSent := w.isFramed && !w.op.isAnswered() && w.end <= sent
+		if !w.isDone && !isSent {
 			break
 		}
 		q.completeOne()

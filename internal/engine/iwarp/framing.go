@@ -17,11 +17,12 @@ func (c *Conn) frameNext() bool {
 	if q == nil {
 		return false
 	}
-	switch {
-	case c.message == messageRequest:
+	switch c.message {
+	case messageRequest:
 		return c.frameRequest()
-	case c.message == messageAnswer:
+	case messageAnswer:
 		return c.frameAnswer()
+	case messageNone:
 	}
 	c.isRequestTurn = !c.isRequestTurn
 	if c.isRequestTurn {

@@ -75,159 +75,251 @@ const (
 )
 
 var offences = []offence{
-	{name: "DDP version, untagged", code: iwarp.CodeUntaggedVersion, raised: reqErr,
-		say: bent(func(b []byte) []byte { b[0] = b[0]&^3 | 2; return b })},
-	{name: "DDP version, tagged", code: iwarp.CodeTaggedVersion, raised: reqErr,
-		say: bent(func(b []byte) []byte { b[0] = 0xc0; return b })},
-	{name: "RDMAP version", code: iwarp.CodeRDMAPVersion, raised: reqErr,
-		say: bent(func(b []byte) []byte { b[1] &= 0x3f; return b })},
-	{name: "unknown opcode", code: iwarp.CodeOpcode, raised: reqErr,
-		say: bent(func(b []byte) []byte { b[1] = b[1]&0xf0 | 0xe; return b })},
-	{name: "Send, tagged", code: iwarp.CodeOpcode, raised: reqErr,
-		say: bent(func(b []byte) []byte { b[0] |= 0x80; return b })},
-	{name: "Send on the queue of requests", code: iwarp.CodeOpcode, raised: reqErr,
-		say: bent(func(b []byte) []byte { b[9] = 1; return b })},
-	{name: "queue 4", code: iwarp.CodeUntaggedQN, raised: reqErr,
-		say: bent(func(b []byte) []byte { b[9] = 4; return b })},
-	{name: "queue 2^32-1", code: iwarp.CodeUntaggedQN, raised: reqErr,
-		say: bent(func(b []byte) []byte { copy(b[6:10], "\xff\xff\xff\xff"); return b })},
-	{name: "ULPDU of one byte", code: iwarp.CodeDDPLocal, raised: reqErr,
-		say: bent(func(b []byte) []byte { return b[:1] })},
-	{name: "untagged header cut", code: iwarp.CodeDDPLocal, raised: reqErr,
-		say: bent(func(b []byte) []byte { return b[:17] })},
-	{name: "tagged header cut", code: iwarp.CodeDDPLocal, raised: reqErr,
-		say: bent(func(b []byte) []byte { b[0] |= 0x80; return b[:13] })},
+	{
+		name: "DDP version, untagged", code: iwarp.CodeUntaggedVersion, raised: reqErr,
+		say: bent(func(b []byte) []byte { b[0] = b[0]&^3 | 2; return b }),
+	},
+	{
+		name: "DDP version, tagged", code: iwarp.CodeTaggedVersion, raised: reqErr,
+		say: bent(func(b []byte) []byte { b[0] = 0xc0; return b }),
+	},
+	{
+		name: "RDMAP version", code: iwarp.CodeRDMAPVersion, raised: reqErr,
+		say: bent(func(b []byte) []byte { b[1] &= 0x3f; return b }),
+	},
+	{
+		name: "unknown opcode", code: iwarp.CodeOpcode, raised: reqErr,
+		say: bent(func(b []byte) []byte { b[1] = b[1]&0xf0 | 0xe; return b }),
+	},
+	{
+		name: "Send, tagged", code: iwarp.CodeOpcode, raised: reqErr,
+		say: bent(func(b []byte) []byte { b[0] |= 0x80; return b }),
+	},
+	{
+		name: "Send on the queue of requests", code: iwarp.CodeOpcode, raised: reqErr,
+		say: bent(func(b []byte) []byte { b[9] = 1; return b }),
+	},
+	{
+		name: "queue 4", code: iwarp.CodeUntaggedQN, raised: reqErr,
+		say: bent(func(b []byte) []byte { b[9] = 4; return b }),
+	},
+	{
+		name: "queue 2^32-1", code: iwarp.CodeUntaggedQN, raised: reqErr,
+		say: bent(func(b []byte) []byte { copy(b[6:10], "\xff\xff\xff\xff"); return b }),
+	},
+	{
+		name: "ULPDU of one byte", code: iwarp.CodeDDPLocal, raised: reqErr,
+		say: bent(func(b []byte) []byte { return b[:1] }),
+	},
+	{
+		name: "untagged header cut", code: iwarp.CodeDDPLocal, raised: reqErr,
+		say: bent(func(b []byte) []byte { return b[:17] }),
+	},
+	{
+		name: "tagged header cut", code: iwarp.CodeDDPLocal, raised: reqErr,
+		say: bent(func(b []byte) []byte { b[0] |= 0x80; return b[:13] }),
+	},
 
-	{name: "MSN 0", code: iwarp.CodeUntaggedMSN, raised: reqErr,
-		say: said(fpdu(sendHeader(func(h *iwarp.Header) { h.MSN = 0 }), nil))},
-	{name: "MSN 2", code: iwarp.CodeUntaggedMSN, raised: reqErr,
-		say: said(fpdu(sendHeader(func(h *iwarp.Header) { h.MSN = 2 }), nil))},
-	{name: "MO in the first segment", code: iwarp.CodeUntaggedMO, raised: reqErr,
-		say: said(fpdu(sendHeader(func(h *iwarp.Header) { h.MO = 4 }), nil))},
-	{name: "MO ahead in the second", code: iwarp.CodeUntaggedMO, status: rdma.WCRemInvReqErr,
+	{
+		name: "MSN 0", code: iwarp.CodeUntaggedMSN, raised: reqErr,
+		say: said(fpdu(sendHeader(func(h *iwarp.Header) { h.MSN = 0 }), nil)),
+	},
+	{
+		name: "MSN 2", code: iwarp.CodeUntaggedMSN, raised: reqErr,
+		say: said(fpdu(sendHeader(func(h *iwarp.Header) { h.MSN = 2 }), nil)),
+	},
+	{
+		name: "MO in the first segment", code: iwarp.CodeUntaggedMO, raised: reqErr,
+		say: said(fpdu(sendHeader(func(h *iwarp.Header) { h.MO = 4 }), nil)),
+	},
+	{
+		name: "MO ahead in the second", code: iwarp.CodeUntaggedMO, status: rdma.WCRemInvReqErr,
 		say: said(
 			fpdu(sendHeader(func(h *iwarp.Header) { h.Last = false }), []byte("1234")),
 			fpdu(sendHeader(func(h *iwarp.Header) { h.MO = 5 }), []byte("1234")),
-		)},
-	{name: "another opcode in the second", code: iwarp.CodeOpcode, status: rdma.WCRemInvReqErr,
+		),
+	},
+	{
+		name: "another opcode in the second", code: iwarp.CodeOpcode, status: rdma.WCRemInvReqErr,
 		say: said(
 			fpdu(sendHeader(func(h *iwarp.Header) { h.Last = false }), []byte("1234")),
 			fpdu(sendHeader(func(h *iwarp.Header) {
 				h.MO, h.Opcode = 4, iwarp.OpcodeSendSolicited
 			}), []byte("1234")),
-		)},
-	{name: "longer than the receive", code: iwarp.CodeUntaggedTooLong, status: rdma.WCLocLenErr,
-		say: said(fpdu(sendHeader(nil), make([]byte, 101)))},
-	{name: "longer than the receive in the second", code: iwarp.CodeUntaggedTooLong,
+		),
+	},
+	{
+		name: "longer than the receive", code: iwarp.CodeUntaggedTooLong, status: rdma.WCLocLenErr,
+		say: said(fpdu(sendHeader(nil), make([]byte, 101))),
+	},
+	{
+		name: "longer than the receive in the second", code: iwarp.CodeUntaggedTooLong,
 		status: rdma.WCLocLenErr,
 		say: said(
 			fpdu(sendHeader(func(h *iwarp.Header) { h.Last = false }), make([]byte, 60)),
 			fpdu(sendHeader(func(h *iwarp.Header) { h.MO = 60 }), make([]byte, 60)),
-		)},
-	{name: "no receive", code: iwarp.CodeUntaggedNoBuffer, raised: reqErr,
+		),
+	},
+	{
+		name: "no receive", code: iwarp.CodeUntaggedNoBuffer, raised: reqErr,
 		say: said(
 			fpdu(sendHeader(nil), nil),
 			fpdu(sendHeader(func(h *iwarp.Header) { h.MSN = 2 }), nil),
-		)},
-	{name: "invalidates what cannot be", code: iwarp.CodeProtectionInvalidate,
+		),
+	},
+	{
+		name: "invalidates what cannot be", code: iwarp.CodeProtectionInvalidate,
 		status: rdma.WCRemAccessErr, fault: mem.FaultWindow,
 		say: func(r *raw) []byte {
 			return fpdu(sendHeader(func(h *iwarp.Header) {
 				h.Opcode, h.STag = iwarp.OpcodeSendInvalidate, r.n.region.Key
 			}), nil)
-		}},
-	{name: "invalidates nothing", code: iwarp.CodeProtectionSTag, status: rdma.WCRemAccessErr,
+		},
+	},
+	{
+		name: "invalidates nothing", code: iwarp.CodeProtectionSTag, status: rdma.WCRemAccessErr,
 		fault: mem.FaultKey,
 		say: said(fpdu(sendHeader(func(h *iwarp.Header) {
 			h.Opcode, h.STag = iwarp.OpcodeSendSolicitedInv, 0x777
-		}), nil))},
+		}), nil)),
+	},
 
-	{name: "WRITE to no STag", code: iwarp.CodeTaggedSTag, raised: accessErr, fault: mem.FaultKey,
-		say: said(fpdu(writeTo(0x777, testBase), make([]byte, 8)))},
-	{name: "WRITE before the region", code: iwarp.CodeTaggedBounds, raised: accessErr,
+	{
+		name: "WRITE to no STag", code: iwarp.CodeTaggedSTag, raised: accessErr, fault: mem.FaultKey,
+		say: said(fpdu(writeTo(0x777, testBase), make([]byte, 8))),
+	},
+	{
+		name: "WRITE before the region", code: iwarp.CodeTaggedBounds, raised: accessErr,
 		fault: mem.FaultBounds, say: func(r *raw) []byte {
 			return fpdu(writeTo(r.n.region.Key, testBase-1), make([]byte, 8))
-		}},
-	{name: "WRITE over the end of the region", code: iwarp.CodeTaggedBounds, raised: accessErr,
+		},
+	},
+	{
+		name: "WRITE over the end of the region", code: iwarp.CodeTaggedBounds, raised: accessErr,
 		fault: mem.FaultBounds, say: func(r *raw) []byte {
 			return fpdu(writeTo(r.n.region.Key, testBase+1<<20-7), make([]byte, 8))
-		}},
-	{name: "WRITE around the address space", code: iwarp.CodeTaggedWrap, raised: accessErr,
+		},
+	},
+	{
+		name: "WRITE around the address space", code: iwarp.CodeTaggedWrap, raised: accessErr,
 		fault: mem.FaultBounds, say: func(r *raw) []byte {
 			return fpdu(writeTo(r.n.region.Key, ^uint64(0)-3), make([]byte, 8))
-		}},
-	{name: "WRITE of another PD", code: iwarp.CodeTaggedStream, raised: accessErr,
+		},
+	},
+	{
+		name: "WRITE of another PD", code: iwarp.CodeTaggedStream, raised: accessErr,
 		fault: mem.FaultPD, say: func(r *raw) []byte {
 			return fpdu(writeTo(otherPD(r), testBase), make([]byte, 8))
-		}},
-	{name: "WRITE without the right", code: iwarp.CodeProtectionAccess, raised: accessErr,
+		},
+	},
+	{
+		name: "WRITE without the right", code: iwarp.CodeProtectionAccess, raised: accessErr,
 		fault: mem.FaultRights, say: func(r *raw) []byte {
 			return fpdu(writeTo(readOnly(r), testBase), make([]byte, 8))
-		}},
-	{name: "WRITE that the QP does not allow", code: iwarp.CodeProtectionAccess, raised: accessErr,
+		},
+	},
+	{
+		name: "WRITE that the QP does not allow", code: iwarp.CodeProtectionAccess, raised: accessErr,
 		fault: mem.FaultRights, say: func(r *raw) []byte {
 			return fpdu(writeTo(r.n.region.Key, testBase), make([]byte, 8))
-		}, node: func(c *nodeConfig) { c.access = rdma.AccessLocalWrite | rdma.AccessRemoteRead }},
+		}, node: func(c *nodeConfig) { c.access = rdma.AccessLocalWrite | rdma.AccessRemoteRead },
+	},
 
-	{name: "READ of no STag", code: iwarp.CodeProtectionSTag, raised: accessErr,
-		fault: mem.FaultKey, say: said(readOf(0x777, testBase, 8, 1))},
-	{name: "READ over the end", code: iwarp.CodeProtectionBounds, raised: accessErr,
+	{
+		name: "READ of no STag", code: iwarp.CodeProtectionSTag, raised: accessErr,
+		fault: mem.FaultKey, say: said(readOf(0x777, testBase, 8, 1)),
+	},
+	{
+		name: "READ over the end", code: iwarp.CodeProtectionBounds, raised: accessErr,
 		fault: mem.FaultBounds, say: func(r *raw) []byte {
 			return readOf(r.n.region.Key, testBase+1<<20-7, 8, 1)
-		}},
-	{name: "READ around the address space", code: iwarp.CodeProtectionWrap, raised: accessErr,
+		},
+	},
+	{
+		name: "READ around the address space", code: iwarp.CodeProtectionWrap, raised: accessErr,
 		fault: mem.FaultBounds, say: func(r *raw) []byte {
 			return readOf(r.n.region.Key, ^uint64(0), 8, 1)
-		}},
-	{name: "READ of more than there can be", code: iwarp.CodeProtectionBounds, raised: accessErr,
+		},
+	},
+	{
+		name: "READ of more than there can be", code: iwarp.CodeProtectionBounds, raised: accessErr,
 		fault: mem.FaultBounds, say: func(r *raw) []byte {
 			return readOf(r.n.region.Key, testBase, 0xffffffff, 1)
-		}},
-	{name: "READ of another PD", code: iwarp.CodeProtectionStream, raised: accessErr,
-		fault: mem.FaultPD, say: func(r *raw) []byte { return readOf(otherPD(r), testBase, 8, 1) }},
-	{name: "READ without the right", code: iwarp.CodeProtectionAccess, raised: accessErr,
+		},
+	},
+	{
+		name: "READ of another PD", code: iwarp.CodeProtectionStream, raised: accessErr,
+		fault: mem.FaultPD, say: func(r *raw) []byte { return readOf(otherPD(r), testBase, 8, 1) },
+	},
+	{
+		name: "READ without the right", code: iwarp.CodeProtectionAccess, raised: accessErr,
 		fault: mem.FaultRights, say: func(r *raw) []byte {
 			return readOf(localOnly(r), testBase, 8, 1)
-		}},
-	{name: "READ that the QP does not allow", code: iwarp.CodeProtectionAccess, raised: accessErr,
+		},
+	},
+	{
+		name: "READ that the QP does not allow", code: iwarp.CodeProtectionAccess, raised: accessErr,
 		fault: mem.FaultRights, say: func(r *raw) []byte {
 			return readOf(r.n.region.Key, testBase, 8, 1)
-		}, node: func(c *nodeConfig) { c.access = rdma.AccessRemoteWrite | rdma.AccessLocalWrite }},
-	{name: "READ with MSN 2", code: iwarp.CodeUntaggedMSN, raised: reqErr,
-		say: said(readOf(1, 0, 0, 2))},
-	{name: "READ request too long", code: iwarp.CodeUntaggedTooLong, raised: reqErr,
-		say: said(only(iwarp.OpcodeReadRequest, 1, 29))},
-	{name: "READ request too short", code: iwarp.CodeOperationOther, raised: reqErr,
-		say: said(only(iwarp.OpcodeReadRequest, 1, 27))},
-	{name: "READ request in segments", code: iwarp.CodeOperationOther, raised: reqErr,
-		say: said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeReadRequest, MSN: 1}, make([]byte, 28)))},
-	{name: "answer to no READ", code: iwarp.CodeOpcode, raised: reqErr,
-		say: said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeReadResponse, Last: true, STag: 1}, nil))},
-	{name: "answer to no atomic", code: iwarp.CodeOpcode, raised: reqErr,
-		say: said(only(iwarp.OpcodeAtomicResponse, 1, 12))},
+		}, node: func(c *nodeConfig) { c.access = rdma.AccessRemoteWrite | rdma.AccessLocalWrite },
+	},
+	{
+		name: "READ with MSN 2", code: iwarp.CodeUntaggedMSN, raised: reqErr,
+		say: said(readOf(1, 0, 0, 2)),
+	},
+	{
+		name: "READ request too long", code: iwarp.CodeUntaggedTooLong, raised: reqErr,
+		say: said(only(iwarp.OpcodeReadRequest, 1, 29)),
+	},
+	{
+		name: "READ request too short", code: iwarp.CodeOperationOther, raised: reqErr,
+		say: said(only(iwarp.OpcodeReadRequest, 1, 27)),
+	},
+	{
+		name: "READ request in segments", code: iwarp.CodeOperationOther, raised: reqErr,
+		say: said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeReadRequest, MSN: 1}, make([]byte, 28))),
+	},
+	{
+		name: "answer to no READ", code: iwarp.CodeOpcode, raised: reqErr,
+		say: said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeReadResponse, Last: true, STag: 1}, nil)),
+	},
+	{
+		name: "answer to no atomic", code: iwarp.CodeOpcode, raised: reqErr,
+		say: said(only(iwarp.OpcodeAtomicResponse, 1, 12)),
+	},
 
-	{name: "atomic not aligned", code: iwarp.CodeOperationOther, raised: reqErr,
+	{
+		name: "atomic not aligned", code: iwarp.CodeOperationOther, raised: reqErr,
 		fault: mem.FaultBounds, say: func(r *raw) []byte {
 			return atomicOf(iwarp.AtomicRequest{STag: r.n.region.Key, TO: testBase + 4}, 1)
-		}},
-	{name: "atomic of an unknown kind", code: iwarp.CodeOperationOther, raised: reqErr,
+		},
+	},
+	{
+		name: "atomic of an unknown kind", code: iwarp.CodeOperationOther, raised: reqErr,
 		fault: mem.FaultBounds, say: func(r *raw) []byte {
 			return atomicOf(iwarp.AtomicRequest{STag: r.n.region.Key, TO: testBase, Op: 7}, 1)
-		}},
-	{name: "atomic without the right", code: iwarp.CodeProtectionAccess, raised: accessErr,
+		},
+	},
+	{
+		name: "atomic without the right", code: iwarp.CodeProtectionAccess, raised: accessErr,
 		fault: mem.FaultRights, say: func(r *raw) []byte {
 			return atomicOf(iwarp.AtomicRequest{STag: readOnly(r), TO: testBase}, 1)
-		}},
-	{name: "immediate data without a receive", code: iwarp.CodeUntaggedNoBuffer, raised: reqErr,
+		},
+	},
+	{
+		name: "immediate data without a receive", code: iwarp.CodeUntaggedNoBuffer, raised: reqErr,
 		say: said(
 			fpdu(sendHeader(nil), nil),
 			only(iwarp.OpcodeImmediate, 2, 8),
-		)},
-	{name: "immediate data inside a Send", code: iwarp.CodeUntaggedMSN, status: rdma.WCRemInvReqErr,
+		),
+	},
+	{
+		name: "immediate data inside a Send", code: iwarp.CodeUntaggedMSN, status: rdma.WCRemInvReqErr,
 		say: said(
 			fpdu(sendHeader(func(h *iwarp.Header) { h.Last = false }), []byte("1234")),
 			fpdu(sendHeader(func(h *iwarp.Header) { h.Opcode = iwarp.OpcodeImmediate }), make([]byte, 8)),
-		)},
+		),
+	},
 }
 
 // TestHostile_EveryOffence_IsTerminatedWithItsCode says what is wrong to a node in one piece, byte
@@ -332,8 +424,10 @@ func TestHostile_Answers_ThatDoNotFit(t *testing.T) {
 		{"another TO", rdma.WRRead, answer(1, 1, 8, true), iwarp.CodeTaggedBounds},
 		{"too long", rdma.WRRead, answer(1, 0, 9, true), iwarp.CodeTaggedBounds},
 		{"too short", rdma.WRRead, answer(1, 0, 7, true), iwarp.CodeTaggedBounds},
-		{"too long in the second", rdma.WRRead,
-			append(answer(1, 0, 4, false), answer(1, 4, 5, true)...), iwarp.CodeTaggedBounds},
+		{
+			"too long in the second", rdma.WRRead,
+			append(answer(1, 0, 4, false), answer(1, 4, 5, true)...), iwarp.CodeTaggedBounds,
+		},
 		{"READ data for an atomic", rdma.WRFetchAdd, answer(1, 0, 8, true), iwarp.CodeOpcode},
 		{"an atomic's answer for a READ", rdma.WRRead, fpdu(iwarp.Header{
 			Opcode: iwarp.OpcodeAtomicResponse, Last: true, MSN: 1,

@@ -20,7 +20,7 @@ func (c *Conn) ReceiveSpace() [][]byte {
 	}
 	q := c.qp
 	var b []byte
-	f := mem.FaultNone
+	var f mem.Fault
 	switch s.header.Opcode.Info().Kind {
 	case iwarp.KindWrite:
 		to := s.header.TO + uint64(s.placed)

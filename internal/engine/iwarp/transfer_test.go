@@ -2,7 +2,6 @@ package iwarp
 
 import (
 	"bytes"
-	"fmt"
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/abi"
@@ -128,7 +127,7 @@ func TestWrite_EverySize_IsPlaced(t *testing.T) {
 			want := make([]byte, len(w.b.mem))
 			copy(want[300_000:], w.a.mem[100:100+n])
 			if !bytes.Equal(w.b.mem, want) {
-				t.Fatal(fmt.Sprintf("WRITE of %d bytes differs", n))
+				t.Fatalf("WRITE of %d bytes differs", n)
 			}
 		}
 	}

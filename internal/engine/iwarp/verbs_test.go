@@ -205,8 +205,12 @@ func TestBadWorkRequests_FailInTheirTurn(t *testing.T) {
 		{"unknown opcode", wqeOf(100, 2), nil, rdma.WCLocQPOpErr, abi.VendorOpcode},
 		{"FLUSH", wqeOf(rdma.WRFlush, 2), nil, rdma.WCLocQPOpErr, abi.VendorOpcode},
 		{"ATOMIC WRITE", wqeOf(rdma.WRAtomicWrite, 2), nil, rdma.WCLocQPOpErr, abi.VendorOpcode},
-		{"flags", abi.SendWQE{WRID: 2, Opcode: uint8(rdma.WRSend), Flags: 0x82}, nil,
-			rdma.WCLocQPOpErr, abi.VendorBadWQE},
+		{
+			"flags",
+			abi.SendWQE{WRID: 2, Opcode: uint8(rdma.WRSend), Flags: 0x82},
+			nil,
+			rdma.WCLocQPOpErr, abi.VendorBadWQE,
+		},
 		{"too many entries", wqeOf(rdma.WRSend, 2), func(n *node) []abi.SGE {
 			return slices.Repeat([]abi.SGE{n.at(0, 1)}, testSGEs+1)
 		}, rdma.WCLocQPOpErr, abi.VendorBadWQE},
@@ -223,8 +227,10 @@ func TestBadWorkRequests_FailInTheirTurn(t *testing.T) {
 			WRID: 2, Opcode: uint8(rdma.WRRead), Flags: signaled | uint8(rdma.SendInline),
 		}, nil, rdma.WCLocQPOpErr, abi.VendorBadWQE},
 		{"bind of nothing", wqeOf(rdma.WRBindMW, 2), nil, rdma.WCMWBindErr, abi.VendorWindow},
-		{"invalidate of nothing", wqeOf(rdma.WRLocalInvalidate, 2), nil,
-			rdma.WCMWBindErr, abi.VendorWindow},
+		{
+			"invalidate of nothing", wqeOf(rdma.WRLocalInvalidate, 2), nil,
+			rdma.WCMWBindErr, abi.VendorWindow,
+		},
 	} {
 		w := connected(t, worldConfig{})
 		w.b.receive(1, w.b.at(0, 100))
@@ -337,5 +343,56 @@ func TestProcessThatHasEnded_TellsNobody(t *testing.T) {
 		if len(w.a.causes) != 0 {
 			t.Errorf("%v: the peer was told %+v", op, w.a.causes)
 		}
+	}
+}
+
+func TestInline_BytesAreThoseOfThePost(t *testing.T) {
+	for _, n := range []int{0, 1, 64, inlineMx} {
+		w := connected(t, worldConfig{})
+		w.b.receive(1, w.b.at(0, inlineMx))
+		b := make([]byte, n)
+		pattern(b, 4)
+		w.a.c.isHeld = true // until the program has used its memory for something else
+		w.a.postInline(w.now, wqeOf(rdma.WRSend, 1), b)
+		w.a.postInline(w.now, remote(wqeOf(rdma.WRWrite, 2), w.b, 5000), b)
+		want := bytes.Clone(b)
+		clear(b)
+		w.a.c.isHeld = false
+		w.settle()
+		wantStatus(t, w.a.sends.take(), rdma.WCSuccess, rdma.WCSuccess)
+		got := w.b.recvs.take()
+		wantStatus(t, got, rdma.WCSuccess)
+		if got[0].ByteLen != uint32(n) || !bytes.Equal(w.b.mem[:n], want) ||
+			!bytes.Equal(w.b.mem[5000:5000+n], want) {
+			t.Errorf("%d bytes inline differ", n)
+		}
+	}
+}
+
+// TestSend_ToNullAndBeyond sends from and receives into memory that is none, and lists with
+// entries of no bytes and no key.
+func TestSend_ToNullAndBeyond(t *testing.T) {
+	w := connected(t, worldConfig{a: nodeConfig{conn: ConnConfig{FPDU: FPDULarge}}})
+	null := func(n *node) uint32 {
+		r, refusal := n.table.Register(mem.Config{
+			Kind: mem.KindNull, PD: testPD, Length: 1 << 47, Access: rdma.AccessLocalWrite,
+		})
+		if refusal != nil {
+			t.Fatal(refusal)
+		}
+		return uint32(r.Key)
+	}
+	pattern(w.b.mem[:9000], 1)
+	w.b.receive(1, w.b.at(0, 3000), abi.SGE{Length: 3000, LKey: null(w.b)}, abi.SGE{LKey: 77},
+		w.b.at(3000, 3000))
+	pattern(w.a.mem[:9000], 2)
+	w.a.post(w.now, wqeOf(rdma.WRSend, 1), w.a.at(0, 4000), abi.SGE{LKey: 99},
+		abi.SGE{Length: 5000, LKey: null(w.a)})
+	w.settle()
+	wantStatus(t, w.a.sends.take(), rdma.WCSuccess)
+	wantStatus(t, w.b.recvs.take(), rdma.WCSuccess)
+	if !bytes.Equal(w.b.mem[:3000], w.a.mem[:3000]) ||
+		!bytes.Equal(w.b.mem[3000:6000], make([]byte, 3000)) {
+		t.Error("bytes differ")
 	}
 }
