@@ -19,6 +19,10 @@ const (
 	// RefusedPause: servers exist that tell their port just before they listen (qperf).
 	RefusedPatience = 200 * time.Millisecond
 	RefusedPause    = 20 * time.Millisecond
+	// MPAShyTime is how long an initiator is silent after the reply of a peer that may be Linux's
+	// Soft-iWARP: that driver replies first and looks for data afterwards, and what has come in
+	// between stays unnoticed until more does, which for a ping-pong is never.
+	MPAShyTime = 10 * time.Millisecond
 	// StreamTimeoutsPerCall bounds the timers of streams that one call serves.
 	StreamTimeoutsPerCall = 256
 )

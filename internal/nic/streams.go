@@ -140,6 +140,7 @@ func (t *streams) newConn(s *stream, isInitiator bool) *iwarp.Conn {
 		Now: t.nic.now, Initiator: isInitiator, Revision: o.Revision, CRC: o.CRC,
 		Markers: o.Markers, MSS: s.mss, FPDU: fpduPolicies[o.FPDU], Buffers: t.buffers,
 		Seed: t.nic.random(), Patience: limits.ReceivePatience,
+		Shyness: limits.MPAShyTime,
 	})
 }
 

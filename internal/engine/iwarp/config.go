@@ -48,6 +48,9 @@ type ConnConfig struct {
 	// Patience is how long a message waits for a receive to be posted before the peer is told that
 	// there is none (see IsWaiting); 0 tells it at once.
 	Patience time.Duration
+	// Shyness is how long an initiator is silent after the reply of a peer that does not say that it
+	// takes FPDUs of any length: see limits.MPAShyTime. 0 is not at all.
+	Shyness time.Duration
 	// Buffers is the transmit and reassembly memory that the connections of a lane share; nil: the
 	// connection has some of its own.
 	Buffers *Buffers

@@ -51,8 +51,10 @@ type Conn struct {
 	// isHeld keeps a responder that waits for no RTR silent until the initiator has sent something
 	// (RFC 5044 7.1.2), or until the time has come that it takes for one that never will.
 	isHeld bool
-	wait   waiter
-	stats  ConnStats
+	// isShy keeps an initiator silent for a moment after the reply, see ConnConfig.Shyness.
+	isShy bool
+	wait  waiter
+	stats ConnStats
 	// space is what ReceiveSpace has returned.
 	space [1][]byte
 }
@@ -123,6 +125,7 @@ func (c *Conn) HandleTimeout(now clock.Time) {
 	switch c.phase {
 	case phaseOpen:
 		c.isHeld = false
+		c.beginTalking()
 	case phaseRequest, phaseReply, phaseReject, phaseRTR, phaseDrain:
 		c.fail(End{How: HowTimeout}, CloseAbort)
 	case phaseTerminate:
@@ -132,7 +135,7 @@ func (c *Conn) HandleTimeout(now clock.Time) {
 }
 
 // maySend reports that messages may be framed.
-func (c *Conn) maySend() bool { return c.IsOpen() && !c.isHeld }
+func (c *Conn) maySend() bool { return c.IsOpen() && !c.isHeld && !c.isShy }
 
 // HasWork reports that Fill has something to do now.
 func (c *Conn) HasWork() bool {
@@ -251,6 +254,7 @@ func (c *Conn) Disconnect(now clock.Time) {
 	case phaseOpen:
 		c.phase = phaseDrain
 		c.isHeld = false
+		c.beginTalking()
 		c.deadline = now.Add(limits.StreamDrainTimeout)
 		if c.qp != nil {
 			c.qp.finishQueue()

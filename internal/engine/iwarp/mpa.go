@@ -262,9 +262,11 @@ func (c *Conn) handleReply() {
 		c.refuseSetup(code)
 		return
 	}
-	c.sendRTR()
-	c.phase = phaseOpen
-	c.deadline = clock.Never
+	c.phase, c.isShy = phaseOpen, true
+	c.deadline = c.now.Add(c.cfg.Shyness)
+	if c.cfg.Shyness == 0 || f.LargeFPDU {
+		c.beginTalking() // no driver that needs it says this
+	}
 	m.isTold = true
 	c.emit(Event{
 		Kind: EventReply, PrivateData: f.PrivateData, IRD: m.ird, ORD: m.ord,

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -298,6 +299,58 @@ func TestMPA_Initiator_TakesWhatFollowsTheReplyAtOnce(t *testing.T) {
 	wantStatus(t, r.n.recvs.take(), rdma.WCSuccess)
 	if string(r.n.mem[:2]) != "hi" {
 		t.Error("not placed")
+	}
+}
+
+// TestMPA_Initiator_GivesAStrangerTime: Soft-iWARP may not notice what comes at the heels of its
+// reply.
+func TestMPA_Initiator_GivesAStrangerTime(t *testing.T) {
+	for _, isLarge := range []bool{false, true} {
+		r := newRaw(t, true, nodeConfig{
+			conn:   ConnConfig{Shyness: limits.MPAShyTime},
+			params: Params{IRD: 4, ORD: 4, RTR: RTRWrite},
+		})
+		r.n.post(0, abi.SendWQE{WRID: 1, Opcode: uint8(rdma.WRSend)}, r.n.at(0, 10))
+		r.frame()
+		r.say(frameBytes(iwarp.Frame{
+			IsReply: true, Revision: 2, Enhanced: true, LargeFPDU: isLarge,
+			Setup: iwarp.Setup{IRD: 4, ORD: 4, PeerToPeer: true, RTRWrite: true},
+		}))
+		if got := len(r.hear()); (got == 2) != isLarge || !isLarge && got != 0 {
+			t.Errorf("large FPDUs %v: %d messages at once", isLarge, got)
+		}
+		r.wait(limits.MPAShyTime - 1)
+		if got := r.hear(); len(got) != 0 {
+			t.Errorf("large FPDUs %v: %d messages too early", isLarge, len(got))
+		}
+		r.wait(1)
+		got := r.hear()
+		if !isLarge && (len(got) != 2 || got[0].header.Opcode != iwarp.OpcodeWrite ||
+			got[1].header.Opcode != iwarp.OpcodeSend) {
+			t.Errorf("heard %v", got)
+		}
+		if r.n.c.PollTimeout() != clock.Never {
+			t.Error("a timer is left")
+		}
+	}
+}
+
+// TestMPA_Initiator_LeavesWhileItIsShy: what was posted is sent before the end all the same.
+func TestMPA_Initiator_LeavesWhileItIsShy(t *testing.T) {
+	r := newRaw(t, true, nodeConfig{
+		conn:   ConnConfig{Shyness: limits.MPAShyTime},
+		params: Params{IRD: 4, ORD: 4, RTR: RTRWrite},
+	})
+	r.n.post(0, abi.SendWQE{WRID: 1, Opcode: uint8(rdma.WRSend)}, r.n.at(0, 10))
+	r.frame()
+	r.say(frameBytes(iwarp.Frame{
+		IsReply: true, Revision: 2, Enhanced: true,
+		Setup: iwarp.Setup{IRD: 4, ORD: 4, PeerToPeer: true, RTRWrite: true},
+	}))
+	r.n.c.Disconnect(r.now)
+	r.drain()
+	if got := r.hear(); len(got) != 2 || r.n.c.Closing() != CloseFIN {
+		t.Errorf("heard %v, then %v", got, r.n.c.Closing())
 	}
 }
 

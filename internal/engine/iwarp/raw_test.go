@@ -152,6 +152,7 @@ func initiatorNode(t testing.TB, c nodeConfig) *raw {
 	r.frame()
 	r.say(frameBytes(iwarp.Frame{
 		IsReply: true, Revision: 2, Enhanced: true, Setup: iwarp.Setup{IRD: 4, ORD: 4},
+		LargeFPDU: true,
 	}))
 	if r.n.q.State() != rdma.QPStateRTS {
 		t.Fatalf("not connected: %v", r.n.events)

@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/iwarp"
 )
@@ -29,6 +30,15 @@ func (c *Conn) sendRTR() {
 	default:
 		// None was agreed on.
 	}
+}
+
+// beginTalking ends the silence of an initiator that has its reply.
+func (c *Conn) beginTalking() {
+	if !c.isShy {
+		return
+	}
+	c.isShy, c.deadline = false, clock.Never
+	c.sendRTR()
 }
 
 // hearInitiator notes that the initiator has sent something, so that it takes messages, too. isRTR
