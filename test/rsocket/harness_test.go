@@ -99,6 +99,20 @@ func atPlaces(t *testing.T, test func(t *testing.T, p place)) {
 	})
 }
 
+// onDevices runs a test at all places, by RoCE and by iWARP.
+func onDevices(t *testing.T, test func(t *testing.T, p place)) {
+	for _, device := range []string{"rnic0", "iwarp0"} {
+		t.Run(device, func(t *testing.T) {
+			atPlaces(t, func(t *testing.T, p place) {
+				for _, h := range []*host{p.server, p.client} {
+					h.env = append(h.env, "RNIC_DEVICE="+device)
+				}
+				test(t, p)
+			})
+		})
+	}
+}
+
 // output can be read while a program still writes.
 type output struct {
 	mu   sync.Mutex

@@ -13,7 +13,7 @@ import (
 
 // TestRstream runs rdmacm-utils' stream benchmark, which verifies its bytes, in all its ways.
 func TestRstream(t *testing.T) {
-	atPlaces(t, func(t *testing.T, p place) {
+	onDevices(t, func(t *testing.T, p place) {
 		for _, row := range []string{
 			"-T v -I 20 -C 5 -S 1",
 			"-T v -I 5 -C 5 -S 2048",
@@ -42,7 +42,7 @@ func TestRstream(t *testing.T) {
 }
 
 func TestRiostream(t *testing.T) {
-	atPlaces(t, func(t *testing.T, p place) {
+	onDevices(t, func(t *testing.T, p place) {
 		for _, row := range []string{
 			"-T v -I 10 -C 4 -S 64",
 			"-T v -T a -I 5 -C 4 -S 5000",
@@ -90,7 +90,7 @@ func randomFile(t *testing.T, dir string, size int) (path string, content []byte
 }
 
 func TestRcopy(t *testing.T) {
-	atPlaces(t, func(t *testing.T, p place) {
+	onDevices(t, func(t *testing.T, p place) {
 		port := newPort(t)
 		server := p.server.run(t, "rcopy", "-p", strconv.Itoa(port))
 		server.listens(t, p.server, port)
