@@ -249,15 +249,6 @@ func (q *qp) addPackets(s *QPStatus) {
 	}
 }
 
-// StreamOf returns the connection that a QP over TCP has.
-func (n *NIC) StreamOf(qpn rdma.QPN) (StreamID, bool) {
-	q := n.qps[qpn]
-	if q == nil || q.stream == nil {
-		return 0, false
-	}
-	return q.stream.id, true
-}
-
 // PeerOf returns the other end of a connected QP, as far as the QP knows it.
 func (n *NIC) PeerOf(qpn rdma.QPN) (gid rdma.GID, peer rdma.QPN, ok bool) {
 	q := n.qps[qpn]
