@@ -15,9 +15,11 @@ import (
 
 // Config describes a NIC. The zero value is one for the program itself.
 type Config struct {
-	// Devices are those of the NIC, each as NAME[=TRANSPORT[,OPTION…]], as "rnic up --device" takes
-	// them. RoCE's is rnic0 by default; one of iWARP is there by default with UDP, and else if named,
-	// since its listeners take ports of the host.
+	// Device is the name of its RoCE device; empty means rnic0.
+	Device string
+	// Devices are what else there is to say of its devices, each as NAME[=TRANSPORT[,OPTION…]], as
+	// "rnic up --device" takes them. There is one of iWARP, iwarp0, by default with UDP, and else if
+	// named here, since its listeners take ports of the host: "iwarp0=iwarp,crc=on".
 	Devices []string
 	// UDP joins the host's network by UDP port 4791. Where another program has the port, the NIC
 	// starts all the same and LocalOnly says so.
@@ -61,7 +63,7 @@ type NIC struct {
 // namespace of the calling thread.
 func Start(ctx context.Context, c Config) (*NIC, error) {
 	inner := daemon.Config{
-		Embedded: c.Socket == "", SocketPath: c.Socket, Devices: c.Devices, Interfaces: c.Interfaces,
+		Embedded: c.Socket == "", SocketPath: c.Socket, Devices: c.devices(), Interfaces: c.Interfaces,
 		MTU: c.MTU, Layout: c.Layout, NoNetwork: !c.UDP, Fault: c.Fault, Limits: c.Limits,
 		Spin: c.Spin, Logger: c.Logger,
 	}
@@ -85,7 +87,16 @@ func Start(ctx context.Context, c Config) (*NIC, error) {
 	return &NIC{daemon: d}, nil
 }
 
-// Open opens the NIC's device. The context ctx bounds the opening only; close what it returns.
+// devices lists all that is said of devices.
+func (c *Config) devices() []string {
+	if c.Device == "" {
+		return c.Devices
+	}
+	return append([]string{c.Device}, c.Devices...)
+}
+
+// Open opens the NIC's first device. The context ctx bounds the opening only; close what it
+// returns.
 func (n *NIC) Open(ctx context.Context) (*verbs.Context, error) {
 	return verbs.Open(ctx, "", verbs.WithConnector(n))
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -453,5 +454,41 @@ func TestChannel_Solicited_IsRaisedByTheSender(t *testing.T) {
 	var wcs [4]verbs.WC
 	if n, err := y.cq.Poll(wcs[:]); n != 2 || err != nil {
 		t.Errorf("polled %d, %v", n, err)
+	}
+}
+
+func TestNIC_Devices_AreThoseAskedFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		config softrnic.Config
+		want   []string
+	}{
+		"none said":  {softrnic.Config{}, []string{"rnic0"}},
+		"one name":   {softrnic.Config{Device: "x"}, []string{"x"}},
+		"both wires": {softrnic.Config{Devices: []string{"iwarp0=iwarp"}}, []string{"rnic0", "iwarp0"}},
+		"all of it": {
+			softrnic.Config{Device: "x", Devices: []string{"y=iwarp,crc=on"}}, []string{"x", "y"},
+		},
+	} {
+		nic := nictest.Start(t, c.config)
+		list, err := verbs.Devices(t.Context(), verbs.WithConnector(nic))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, d := range list {
+			names = append(names, d.Name)
+		}
+		if !slices.Equal(names, c.want) {
+			t.Errorf("%s: %v", name, names)
+		}
+	}
+	for _, bad := range []softrnic.Config{
+		{Devices: []string{"x=tcp"}},
+		{Device: "x", Devices: []string{"y"}},
+		{Network: softrnic.NewNetwork(), Devices: []string{"w=iwarp"}},
+	} {
+		if _, err := softrnic.Start(t.Context(), bad); err == nil {
+			t.Errorf("%+v is taken", bad)
+		}
 	}
 }

@@ -32,6 +32,10 @@ func (r *asked) LocalAddr() net.Addr { return r.local }
 // RemoteAddr returns the peer's Addr.
 func (r *asked) RemoteAddr() net.Addr { return r.remote }
 
+// Device is the name of the device that the request came by, and that a connection will use: the
+// place for its memory, see Session.PDOn.
+func (r *asked) Device() string { return r.id.device }
+
 // Reject refuses the request. The peer's Dial fails with a *RejectedError that has the private
 // data: at most 148 bytes, or 136 for a datagram request.
 func (r *asked) Reject(private []byte) error { return r.RejectFor(0, private) }

@@ -18,6 +18,7 @@ import (
 // pingOptions are the flags of rnic ping.
 type pingOptions struct {
 	socket   string
+	device   string
 	listen   bool
 	port     string
 	count    int
@@ -51,6 +52,8 @@ func newPing() *cobra.Command {
 	f := command.Flags()
 	f.BoolVarP(&options.listen, "listen", "l", false,
 		"answer clients, at ADDRESS or at all addresses of the NIC")
+	f.StringVarP(&options.device, "device", "d", "",
+		"use this `device` (default: $RNIC_DEVICE, else as the address says)")
 	f.StringVarP(&options.port, "port", "p", rping.DefaultPort, "`port` of the server")
 	f.IntVarP(&options.count, "count", "c", 0, "end after so many `rounds` (default: do not)")
 	f.DurationVarP(&options.interval, "interval", "i", time.Second,
@@ -119,7 +122,7 @@ func defaultNIC(socket string) *upOptions {
 
 // serve answers clients until ctx ends.
 func (o *pingOptions) serve(ctx context.Context, out io.Writer, address string) error {
-	s, err := rping.Listen(ctx, address, rping.Config{})
+	s, err := rping.Listen(ctx, address, rping.Config{Device: o.device})
 	if err != nil {
 		return fail(err)
 	}
@@ -176,7 +179,9 @@ func (o *pingOptions) ping(ctx context.Context, out io.Writer, address string) e
 func (o *pingOptions) dial(ctx context.Context, address string) (*rping.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return rping.Dial(ctx, address, rping.Config{Size: o.size, Verify: o.verify})
+	return rping.Dial(ctx, address, rping.Config{
+		Device: o.device, Size: o.size, Verify: o.verify,
+	})
 }
 
 // rounds returns why it could not go on; nil when it was done or interrupted.

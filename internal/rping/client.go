@@ -16,6 +16,8 @@ import (
 type Config struct {
 	// NIC is where the RDMA device is; nil is the NIC process of this user.
 	NIC verbs.Connector
+	// Device is the device of the NIC to use; empty leaves the choice to rdmacm.
+	Device string
 	// Size is the bytes that a client's round carries each way; 0 means 64. A server that is
 	// rping has as many as its own option -S says.
 	Size int
@@ -52,19 +54,22 @@ func Dial(ctx context.Context, address string, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{session: session, size: cfg.Size, verify: cfg.Verify}
-	if err := c.connect(ctx, address); err != nil {
+	if err := c.connect(ctx, address, cfg.Device); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *Client) connect(ctx context.Context, address string) error {
-	var err error
-	if c.link, err = newLink(c.session); err != nil {
+func (c *Client) connect(ctx context.Context, address, device string) error {
+	pd, err := c.session.PDOn(ctx, device)
+	if err != nil {
 		return err
 	}
-	c.data, err = c.session.PD().AllocMemory(2*c.size,
+	if c.link, err = newLink(c.session, pd); err != nil {
+		return err
+	}
+	c.data, err = pd.AllocMemory(2*c.size,
 		verbs.AccessLocalWrite|verbs.AccessRemoteRead|verbs.AccessRemoteWrite)
 	if err != nil {
 		return err

@@ -62,6 +62,7 @@ func parseBuffer(message []byte) buffer {
 // link is one side of a connection. One goroutine uses it.
 type link struct {
 	session *rdmacm.Session
+	pd      *verbs.PD // on the device of the connection
 	conn    *rdmacm.Conn
 	cq      *verbs.CQ
 	message *verbs.MR // where one message of the peer arrives
@@ -73,18 +74,18 @@ type link struct {
 }
 
 // newLink prepares memory; the connection comes later.
-func newLink(session *rdmacm.Session) (*link, error) {
-	mr, err := session.PD().AllocMemory(messageBytes, verbs.AccessLocalWrite)
+func newLink(session *rdmacm.Session, pd *verbs.PD) (*link, error) {
+	mr, err := pd.AllocMemory(messageBytes, verbs.AccessLocalWrite)
 	if err != nil {
 		return nil, err
 	}
-	return &link{session: session, message: mr}, nil
+	return &link{session: session, pd: pd, message: mr}, nil
 }
 
 // config is what Dial and Accept need for a connection whose first receive is posted in time.
 func (l *link) config() rdmacm.Config {
 	return rdmacm.Config{
-		Session: l.session,
+		Session: l.session, Device: l.pd.Context().Device().Name, PD: l.pd,
 		QP: verbs.QPConfig{
 			MaxSendWR: sendDepth, MaxRecvWR: 2, MaxSendSGE: 1, MaxRecvSGE: 1,
 			MaxInline: messageBytes,

@@ -188,7 +188,8 @@ func TestClient_ServerWritesNothing_Damaged(t *testing.T) {
 		if err != nil {
 			return
 		}
-		l, err := newLink(mustShare(t, nic))
+		session := mustShare(t, nic)
+		l, err := newLink(session, session.PD())
 		if err != nil {
 			return
 		}

@@ -35,7 +35,7 @@ func Listen(ctx context.Context, address string, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := rdmacm.Listen(ctx, "rdma", address, rdmacm.Config{Session: session})
+	l, err := rdmacm.Listen(ctx, "rdma", address, rdmacm.Config{Session: session, Device: cfg.Device})
 	if err != nil {
 		_ = session.Close()
 		return nil, err
@@ -84,7 +84,11 @@ func (s *Server) Serve(ctx context.Context, left func(Visit)) error {
 // serve answers one client until it leaves.
 func (s *Server) serve(ctx context.Context, request *rdmacm.Request) (v Visit) {
 	v.Remote = request.RemoteAddr()
-	l, err := newLink(s.session)
+	pd, err := s.session.PDOn(ctx, request.Device())
+	var l *link
+	if err == nil {
+		l, err = newLink(s.session, pd)
+	}
 	if err != nil {
 		_ = request.RejectFor(rdmacm.ReasonNoResources, nil)
 		v.Err = err
@@ -171,7 +175,7 @@ func (h *host) grow(size uint32) error {
 		return nil
 	}
 	h.close()
-	mr, err := h.link.session.PD().AllocMemory(int(size), verbs.AccessLocalWrite)
+	mr, err := h.link.pd.AllocMemory(int(size), verbs.AccessLocalWrite)
 	if err != nil {
 		return err
 	}
