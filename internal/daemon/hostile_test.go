@@ -27,9 +27,9 @@ type bystander struct {
 	a, b *end
 }
 
-func startWithBystander(t *testing.T) *bystander {
+func startWithBystander(t *testing.T, devices ...string) *bystander {
 	d := start(t, daemon.Config{
-		Embedded: true, NoNetwork: true, Logger: slog.New(slog.DiscardHandler),
+		Embedded: true, NoNetwork: true, Logger: slog.New(slog.DiscardHandler), Devices: devices,
 	})
 	a, b := pair(t, d, 5000, true)
 	s := &bystander{t, d, a, b}
@@ -65,10 +65,13 @@ func (s *bystander) raw() *rawClient {
 	return c
 }
 
-// open opens the device and returns the doorbell page.
-func (c *rawClient) open() *shm.Memory {
+// open opens the device of RoCE and returns the doorbell page.
+func (c *rawClient) open() *shm.Memory { return c.openDevice("rnic0") }
+
+func (c *rawClient) openDevice(name string) *shm.Memory {
 	c.t.Helper()
-	req := abi.OpenDeviceReq{Name: [64]byte{'r', 'n', 'i', 'c', '0'}}
+	var req abi.OpenDeviceReq
+	copy(req.Name[:], name)
 	_, fds, err := ctl.CallFDs[abi.OpenDeviceRsp](c.Client, abi.OpOpenDevice, ctl.Bytes(&req), 3)
 	if err != nil {
 		c.t.Fatal(err)

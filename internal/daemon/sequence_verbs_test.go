@@ -62,7 +62,9 @@ var sequenceVerbs = []sequenceVerb{
 	{abi.OpCreateAH, (*sequence).createAH, kindAH, kindNone, makeErrnos},
 	{abi.OpDestroyAH, handleOf(kindAH), kindNone, kindAH, endErrnos},
 	{abi.OpAttachMulticast, (*sequence).multicast, kindNone, kindNone, makeErrnos},
-	{abi.OpDetachMulticast, (*sequence).multicast, kindNone, kindNone, askErrnos},
+	{abi.OpDetachMulticast, (*sequence).multicast, kindNone, kindNone, []unix.Errno{
+		unix.EINVAL, unix.EOPNOTSUPP,
+	}},
 	{abi.OpRegMR, (*sequence).regMR, kindMR, kindNone, mapErrnos},
 	{abi.OpAllocNullMR, handleOf(kindPD), kindMR, kindNone, makeErrnos},
 	{abi.OpRegDeviceMR, (*sequence).regDeviceMR, kindMR, kindNone, makeErrnos},
