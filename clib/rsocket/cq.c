@@ -96,10 +96,22 @@ static void cq_take_message(struct rs_socket *rs, uint32_t message)
 	}
 }
 
+/* The message that a receive brought. */
+static bool cq_message(const struct rs_endpoint *ep, const struct ibv_wc *wc, uint32_t *message)
+{
+	if (!ep->has_notes) {
+		*message = be32toh(wc->imm_data);
+		return wc->wc_flags & IBV_WC_WITH_IMM;
+	}
+	memcpy(message, ep->notes + (uint32_t)wc->wr_id * WIRE_NOTE_BYTES, WIRE_NOTE_BYTES);
+	return wc->byte_len == WIRE_NOTE_BYTES;
+}
+
 static void cq_take(struct rs_socket *rs, const struct ibv_wc *wc, uint32_t *received)
 {
 	struct rs_endpoint *ep = &rs->ep;
 	const uint64_t kind = wc->wr_id & ~0xffffffffull;
+	uint32_t message;
 
 	if (kind == CQ_ID_DATA) {
 		ep->send_slots++;
@@ -117,21 +129,52 @@ static void cq_take(struct rs_socket *rs, const struct ibv_wc *wc, uint32_t *rec
 	++*received;
 	if (rs->state == RS_ACCEPTING)
 		rs->state = RS_CONNECTED; /* whoever sends has had our reply */
-	if ((wc->wc_flags & IBV_WC_WITH_IMM) && rs->state == RS_CONNECTED)
-		cq_take_message(rs, be32toh(wc->imm_data));
+	if (rs->state == RS_CONNECTED && cq_message(ep, wc, &message))
+		cq_take_message(rs, message);
+}
+
+/* Receives that are posted all the time. */
+uint32_t cq_receives(const struct rs_socket *rs)
+{
+	return rs->opt.recv_wrs + (rs->ep.has_notes ? WIRE_NOTES_SPARE : 0);
+}
+
+/* Posts receives. They complete in order, so that the place of the oldest is free. */
+int cq_post_receives(struct rs_socket *rs, uint32_t count)
+{
+	struct rs_endpoint *ep = &rs->ep;
+	struct ibv_recv_wr wrs[CQ_BATCH], *bad;
+	struct ibv_sge sges[CQ_BATCH];
+	int error = 0;
+
+	while (!error && count) {
+		const uint32_t some = rs_min(count, CQ_BATCH);
+
+		for (uint32_t i = 0; i < some; i++) {
+			wrs[i] = (struct ibv_recv_wr){
+				.wr_id = CQ_ID_RECV | ep->note_next,
+				.next = i + 1 < some ? &wrs[i + 1] : NULL,
+			};
+			if (!ep->has_notes)
+				continue;
+			sges[i] = (struct ibv_sge){
+				(uintptr_t)ep->notes + ep->note_next * WIRE_NOTE_BYTES,
+				WIRE_NOTE_BYTES, ep->mr->lkey,
+			};
+			wrs[i].sg_list = &sges[i];
+			wrs[i].num_sge = 1;
+			ep->note_next = (ep->note_next + 1) % cq_receives(rs);
+		}
+		error = ibv_post_recv(rs->id->qp, wrs, &bad);
+		count -= some;
+	}
+	return error;
 }
 
 static void cq_repost(struct rs_socket *rs, uint32_t count)
 {
-	struct ibv_recv_wr wrs[CQ_BATCH], *bad;
-	int error;
+	int error = cq_post_receives(rs, count);
 
-	for (uint32_t i = 0; i < count; i++)
-		wrs[i] = (struct ibv_recv_wr){
-			.wr_id = CQ_ID_RECV,
-			.next = i + 1 < count ? &wrs[i + 1] : NULL,
-		};
-	error = count ? ibv_post_recv(rs->id->qp, wrs, &bad) : 0;
 	if (error)
 		conn_fail(rs, error);
 }
@@ -172,16 +215,36 @@ static int cq_post(struct rs_socket *rs, struct ibv_send_wr *wr)
 	return error;
 }
 
-int cq_post_control(struct rs_socket *rs, uint32_t message)
+int cq_post_message(struct rs_socket *rs, struct ibv_send_wr *wr, uint32_t message)
 {
-	struct ibv_send_wr wr = {
-		.wr_id = CQ_ID_CONTROL,
-		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-		.imm_data = htobe32(message),
+	struct ibv_sge sge = {.addr = (uintptr_t)&message, .length = WIRE_NOTE_BYTES};
+	struct ibv_send_wr note = {
+		.wr_id = wr->wr_id,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_INLINE,
 	};
 
+	if (!rs->ep.has_notes) {
+		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr->imm_data = htobe32(message);
+		return cq_post(rs, wr);
+	}
+	if (!wr->num_sge)
+		return cq_post(rs, &note);
+	wr->opcode = IBV_WR_RDMA_WRITE;
+	wr->wr_id = CQ_ID_WRITE;
+	wr->next = &note;
+	return cq_post(rs, wr);
+}
+
+int cq_post_control(struct rs_socket *rs, uint32_t message)
+{
+	struct ibv_send_wr wr = {.wr_id = CQ_ID_CONTROL};
+
 	rs->ep.control_slots--;
-	return cq_post(rs, &wr);
+	return cq_post_message(rs, &wr, message);
 }
 
 /* A write of nothing: the peer's NIC answers it, its rsocket hears nothing of it. */
@@ -207,9 +270,7 @@ static void cq_grant_half(struct rs_socket *rs, uint32_t message)
 		.wr_id = CQ_ID_CONTROL,
 		.sg_list = &sge,
 		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
 		.send_flags = IBV_SEND_INLINE,
-		.imm_data = htobe32(message),
 		.wr.rdma.remote_addr = ep->peer_list.addr +
 				       (uint64_t)ep->peer_next * sizeof(grant),
 		.wr.rdma.rkey = ep->peer_list.key,
@@ -222,7 +283,7 @@ static void cq_grant_half(struct rs_socket *rs, uint32_t message)
 	ep->recv_granted += ep->recv_half;
 	ep->grant_at = ep->grant_at ? 0 : ep->recv_half;
 	ep->peer_next = (ep->peer_next + 1) % ep->peer_list.length;
-	cq_post(rs, &wr);
+	cq_post_message(rs, &wr, message);
 }
 
 /* Sends what is due: the end of a direction, else how much more the peer may send. */

@@ -40,7 +40,8 @@ static size_t ep_shared_bytes(const struct rs_socket *rs)
 static size_t ep_memory_bytes(const struct rs_socket *rs)
 {
 	return ep_pages(ep_shared_bytes(rs)) + ep_pages((size_t)rs->ep.recv_half * 2) +
-	       ep_pages(rs->opt.send_bytes);
+	       ep_pages(rs->opt.send_bytes) +
+	       (rs->ep.has_notes ? ep_pages(cq_receives(rs) * WIRE_NOTE_BYTES) : 0);
 }
 
 /*
@@ -58,6 +59,7 @@ static int ep_buffers(struct rs_socket *rs)
 		return ENOMEM;
 	ep->recv_buf = ep->shared + ep_pages(ep_shared_bytes(rs));
 	ep->send_buf = ep->recv_buf + ep_pages((size_t)ep->recv_half * 2);
+	ep->notes = ep->send_buf + ep_pages(rs->opt.send_bytes);
 	/* Only this thread knows the memory yet, so the library may move its pages. */
 	ep->mr = ibv_reg_mr(ep->pd, ep->shared, ep_memory_bytes(rs),
 			    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
@@ -78,6 +80,8 @@ static void ep_choose_sizes(struct rs_socket *rs)
 		if (!attr.max_cqe || max > (uint32_t)attr.max_cqe / 2)
 			max = EP_QUEUE_SURE;
 	}
+	if (rs->ep.has_notes)
+		max = (max - WIRE_NOTES_SPARE) / 2;
 	opt->send_wrs = rs_min(opt->send_wrs, max);
 	opt->recv_wrs = rs_min(opt->recv_wrs, max);
 	if (opt->send_wrs < WIRE_QUEUE_MIN)
@@ -99,8 +103,9 @@ static int ep_queues(struct rs_socket *rs)
 		.qp_type = IBV_QPT_RC,
 		.sq_sig_all = 1,
 		.cap = {
-			.max_send_wr = rs->opt.send_wrs,
-			.max_recv_wr = rs->opt.recv_wrs,
+			/* Where messages are SENDs, each write may have one. */
+			.max_send_wr = rs->opt.send_wrs * (ep->has_notes ? 2 : 1),
+			.max_recv_wr = cq_receives(rs),
 			.max_send_sge = 2,
 			.max_recv_sge = 1,
 			.max_inline_data = rs->opt.inline_bytes,
@@ -114,8 +119,8 @@ static int ep_queues(struct rs_socket *rs)
 	if (!ep->channel)
 		return errno;
 	fcntl(ep->channel->fd, F_SETFL, O_NONBLOCK);
-	ep->cq = ibv_create_cq(rs->id->verbs, (int)(rs->opt.send_wrs + rs->opt.recv_wrs), rs,
-			       ep->channel, 0);
+	ep->cq = ibv_create_cq(rs->id->verbs, (int)(attr.cap.max_send_wr + attr.cap.max_recv_wr),
+			       rs, ep->channel, 0);
 	if (!ep->cq)
 		return errno;
 	attr.send_cq = attr.recv_cq = ep->cq;
@@ -129,15 +134,15 @@ static int ep_queues(struct rs_socket *rs)
 int ep_create(struct rs_socket *rs)
 {
 	struct rs_endpoint *ep = &rs->ep;
-	struct ibv_recv_wr wr = {.num_sge = 0}, *bad;
 	int error;
 
+	ep->has_notes = rs->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	ep_choose_sizes(rs);
 	error = ep_queues(rs);
 	if (!error)
 		error = ep_buffers(rs);
-	for (uint32_t i = 0; !error && i < rs->opt.recv_wrs; i++)
-		error = ibv_post_recv(rs->id->qp, &wr, &bad);
+	if (!error)
+		error = cq_post_receives(rs, cq_receives(rs));
 	if (error)
 		return error;
 	ep->send_free = rs->opt.send_bytes;

@@ -3,7 +3,6 @@
  * Direct placement: memory that the peer may write to, under offsets of our choice. Where it is we
  * tell the peer by writing into its map before the next bytes we send.
  */
-#include <endian.h>
 #include <limits.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -49,9 +48,8 @@ static int iomap_tell(struct rs_socket *rs, struct rs_iomap *map)
 		.count = 1,
 		.flags = IBV_SEND_INLINE,
 	};
+	const uint32_t message = wire_message(WIRE_IOMAP, map->index);
 	struct ibv_send_wr wr = {
-		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-		.imm_data = htobe32(wire_message(WIRE_IOMAP, map->index)),
 		.wr.rdma.remote_addr =
 			rs->ep.peer_iomap + (uint64_t)map->index * sizeof(entry),
 		.wr.rdma.rkey = rs->ep.peer_list.key,
@@ -62,7 +60,7 @@ static int iomap_tell(struct rs_socket *rs, struct rs_iomap *map)
 	map->is_told = true;
 	rs->iomaps_untold--;
 	rs->ep.send_seq++;
-	return stream_post(rs, &pieces, &wr);
+	return stream_post(rs, &pieces, &wr, &message);
 }
 
 int iomap_announce(struct rs_socket *rs, const struct wait_limit *limit)
@@ -220,7 +218,7 @@ static int iomap_write(struct rs_socket *rs, struct rs_vector *v, uint64_t offse
 	wr.wr.rdma.remote_addr = entry.sge.addr + (offset - entry.offset);
 	wr.wr.rdma.rkey = entry.sge.key;
 	wr.wr_id = stream_stage(rs, v, most, &pieces);
-	return stream_post(rs, &pieces, &wr);
+	return stream_post(rs, &pieces, &wr, NULL);
 }
 
 static int iomap_write_all(struct rs_socket *rs, struct rs_vector *v, uint64_t offset, int flags)

@@ -71,6 +71,10 @@ struct rs_endpoint {
 	struct ibv_cq *cq;
 	struct ibv_pd *pd;
 	bool armed; /* an event of the CQ is to come, or is in the channel */
+	/* On iWARP, which has no immediate data, a message is a SEND of its own. */
+	bool has_notes;
+	unsigned char *notes; /* where they are received, one of WIRE_NOTE_BYTES after the other */
+	uint32_t note_next;   /* to post */
 	uint32_t inline_bytes;
 	struct ibv_mr *mr; /* of all buffers that follow */
 
@@ -227,11 +231,16 @@ void ep_free(void *memory, size_t bytes);
 #define CQ_ID_RECV 0ull
 #define CQ_ID_DATA (1ull << 32)
 #define CQ_ID_CONTROL (2ull << 32)
+#define CQ_ID_WRITE (3ull << 32) /* the message about it has the id that counts */
 void cq_progress(struct rs_socket *rs);
 void cq_grant(struct rs_socket *rs);
 bool cq_can_send(const struct rs_socket *rs);
 bool cq_all_sent(const struct rs_socket *rs);
 int cq_post_control(struct rs_socket *rs, uint32_t message);
+/* Posts what is written, and the message about it; the completion of both has the id of wr. */
+int cq_post_message(struct rs_socket *rs, struct ibv_send_wr *wr, uint32_t message);
+int cq_post_receives(struct rs_socket *rs, uint32_t count);
+uint32_t cq_receives(const struct rs_socket *rs);
 int cq_post_keepalive(struct rs_socket *rs);
 void cq_take_event(struct rs_socket *rs);
 void cq_arm(struct rs_socket *rs);
@@ -299,7 +308,8 @@ struct rs_pieces {
 };
 uint32_t stream_stage(struct rs_socket *rs, struct rs_vector *v, uint32_t bytes,
 		      struct rs_pieces *out);
-int stream_post(struct rs_socket *rs, const struct rs_pieces *pieces, struct ibv_send_wr *wr);
+int stream_post(struct rs_socket *rs, const struct rs_pieces *pieces, struct ibv_send_wr *wr,
+		const uint32_t *message);
 
 /* iomap.c */
 int iomap_announce(struct rs_socket *rs, const struct wait_limit *limit); /* send_lock is held */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bytes of streams. */
-#include <endian.h>
 #include <limits.h>
 #include <sys/uio.h>
 
@@ -103,8 +102,12 @@ uint32_t stream_stage(struct rs_socket *rs, struct rs_vector *v, uint32_t bytes,
 	return bytes;
 }
 
-/* Posts what was staged; its id says how much of the buffer it holds. lock is held. */
-int stream_post(struct rs_socket *rs, const struct rs_pieces *pieces, struct ibv_send_wr *wr)
+/*
+ * Posts what was staged, with a message or without; its id says how much of the buffer it holds.
+ * lock is held.
+ */
+int stream_post(struct rs_socket *rs, const struct rs_pieces *pieces, struct ibv_send_wr *wr,
+		const uint32_t *message)
 {
 	struct rs_endpoint *ep = &rs->ep;
 	struct ibv_send_wr *bad;
@@ -116,6 +119,8 @@ int stream_post(struct rs_socket *rs, const struct rs_pieces *pieces, struct ibv
 	ep->send_slots--;
 	ep->send_free -= (uint32_t)wr->wr_id;
 	wr->wr_id |= CQ_ID_DATA;
+	if (message)
+		return cq_post_message(rs, wr, *message);
 	error = ibv_post_send(rs->id->qp, wr, &bad);
 	if (error)
 		conn_fail(rs, error);
@@ -140,10 +145,9 @@ static int stream_post_data(struct rs_socket *rs, const struct rs_pieces *pieces
 {
 	struct rs_endpoint *ep = &rs->ep;
 	struct wire_sge *target = &ep->targets[ep->target_at];
+	const uint32_t message = wire_message(WIRE_DATA, bytes);
 	struct ibv_send_wr wr = {
 		.wr_id = held,
-		.opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-		.imm_data = htobe32(wire_message(WIRE_DATA, bytes)),
 		.wr.rdma = {.remote_addr = target->addr, .rkey = target->key},
 	};
 
@@ -154,7 +158,7 @@ static int stream_post_data(struct rs_socket *rs, const struct rs_pieces *pieces
 		ep->target_count--;
 	}
 	ep->send_seq++;
-	return stream_post(rs, pieces, &wr);
+	return stream_post(rs, pieces, &wr, &message);
 }
 
 /* Sends one message; lock is held, but not while bytes are copied. */

@@ -25,6 +25,14 @@ enum wire_control {
 	WIRE_SHUTDOWN = 2,   /* nothing more is sent */
 };
 
+/* A message that is a SEND, in the byte order of who sends it. */
+#define WIRE_NOTE_BYTES sizeof(uint32_t)
+/*
+ * Receives for control messages beyond those that are counted: iWARP does not repeat what finds
+ * none.
+ */
+#define WIRE_NOTES_SPARE 16
+
 #define WIRE_VALUE_MAX 0x1fffffffu
 
 /* Entries of our target list. A peer may have another number. */
