@@ -37,6 +37,7 @@ type stream struct {
 	ended     bool
 	ends      []syscall.Errno
 	space     []byte // where received bytes belong; the rest goes to in
+	inOrder   bool   // what is received in place is put into in as well
 }
 
 // host is a NIC that passes bytes on, with the port and the loop of a lane.
@@ -134,6 +135,9 @@ func (h *host) ReceiveSpace(id nic.StreamID) [][]byte {
 
 func (h *host) HandleReceived(_ clock.Time, id nic.StreamID, count int) {
 	s := h.streams[id]
+	if s.inOrder {
+		s.in = append(s.in, s.space[:count]...)
+	}
 	s.space = s.space[count:]
 	s.received += count
 }

@@ -1,0 +1,159 @@
+package tcp
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/nic"
+)
+
+// life is two hosts whose streams are made, used and ended at random.
+type life struct {
+	t              *testing.T
+	random         *rand.Rand
+	client, server *host
+	at             netip.AddrPort
+	next           nic.StreamID
+	sent           map[*stream][]byte // all that was given to a stream
+	closed         map[*stream]int    // ends that were told when the NIC closed it
+	ids            map[*stream]nic.StreamID
+}
+
+func newLife(t *testing.T, seed uint64) *life {
+	c := Config{Linger: 200 * time.Millisecond}
+	l := &life{
+		t: t, random: rand.New(rand.NewPCG(seed, 1)), client: newHost(t, c), server: newHost(t, c),
+		sent: map[*stream][]byte{}, closed: map[*stream]int{}, ids: map[*stream]nic.StreamID{},
+	}
+	l.at = l.server.listen(lo4)
+	return l
+}
+
+// alive lists the streams of a host that the NIC has not ended, in a fixed order.
+func (l *life) alive(h *host) []*stream {
+	var out []*stream
+	for _, id := range slices.Sorted(slices.Values(h.order)) {
+		s := h.streams[id]
+		_, isClosed := l.closed[s]
+		isMade := s.accepted.Local.IsValid() || s.connected != nil && s.connected.Errno == 0
+		isGone := len(s.ends) > 0 && s.ends[len(s.ends)-1] != 0
+		if !isClosed && isMade && !isGone {
+			l.ids[s] = id
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func (l *life) step() {
+	h := l.client
+	if l.random.IntN(2) == 0 {
+		h = l.server
+	}
+	list := l.alive(h)
+	what := l.random.IntN(20)
+	switch {
+	case what < 3 || len(list) == 0:
+		if len(l.alive(l.client)) < 20 {
+			l.next++
+			l.client.connect(l.next, l.at)
+		}
+		l.client.turn(0)
+		l.server.turn(0)
+	case what == 3:
+		s := list[l.random.IntN(len(list))]
+		l.closed[s] = len(s.ends)
+		if l.random.IntN(2) == 0 {
+			h.port.Abort(l.ids[s])
+		} else {
+			h.port.Close(l.ids[s])
+		}
+		s.out, s.sent = nil, 0
+	case what < 8:
+		s := list[l.random.IntN(len(list))]
+		b := pattern(l.random.IntN(200_000), l.random.IntN(256))
+		s.out = append(s.out, b...)
+		l.sent[s] = append(l.sent[s], b...)
+	case what < 10:
+		s := list[l.random.IntN(len(list))]
+		s.space, s.inOrder = make([]byte, l.random.IntN(50_000)), true
+	default:
+		l.client.turn(0)
+		l.server.turn(0)
+	}
+}
+
+// check compares what arrived with what was sent: nothing else, and in order.
+func (l *life) check() {
+	l.t.Helper()
+	peers := map[string]*stream{}
+	for _, s := range l.client.streams {
+		if s.connected != nil {
+			peers[fmt.Sprint(s.connected.Local)] = s
+		}
+	}
+	for _, s := range l.server.streams {
+		peer := peers[fmt.Sprint(s.accepted.Remote)]
+		if peer == nil {
+			continue
+		}
+		for _, pair := range [][2]*stream{{s, peer}, {peer, s}} {
+			if !bytes.HasPrefix(l.sent[pair[0]], pair[1].in) {
+				l.t.Fatalf("%d bytes that arrived are not those that were sent", len(pair[1].in))
+			}
+		}
+	}
+	for s, told := range l.closed {
+		if len(s.ends) != told {
+			l.t.Fatal("the NIC was told of a stream that it had ended")
+		}
+	}
+}
+
+// TestPort_RandomLives_BytesInOrderAndNothingLeft makes, uses and ends streams at random.
+func TestPort_RandomLives_BytesInOrderAndNothingLeft(t *testing.T) {
+	for seed := range uint64(4) {
+		before := countFDs(t)
+		l := newLife(t, seed)
+		for range 3000 {
+			l.step()
+		}
+		l.check()
+		for _, h := range []*host{l.client, l.server} {
+			for _, s := range l.alive(h) {
+				l.closed[s] = len(s.ends)
+				h.port.Close(l.ids[s])
+				s.out, s.sent = nil, 0
+			}
+			h.refuse = true
+		}
+		until(t, fmt.Sprintf("seed %d: all is quiet", seed), func() bool {
+			c, s := l.client.port.Census(), l.server.port.Census()
+			return c == Census{} && s == Census{Listeners: 1}
+		}, l.client, l.server)
+		l.check()
+		if n := l.server.port.Counters().Get(RxBytes); n < 1<<20 {
+			t.Errorf("seed %d: only %d bytes: the test shows little", seed, n)
+		}
+		l.server.port.Close(1)
+		for _, h := range []*host{l.client, l.server} {
+			if h.turn(0); h.port.HasWork() || !h.port.IsIdle() || h.port.Deadline() != clock.Never ||
+				len(h.port.ends) != 0 {
+				t.Fatalf("seed %d: a port has work and no sockets", seed)
+			}
+			_ = unix.Close(h.epoll)
+			h.epoll = -1
+		}
+		if after := countFDs(t); after != before {
+			t.Fatalf("seed %d: %d descriptors, %d before", seed, after, before)
+		}
+	}
+}
