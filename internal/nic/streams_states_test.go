@@ -17,6 +17,7 @@ type couple struct {
 	*lan
 	a, z     *end
 	listener uint32
+	posted   int // by each end
 }
 
 // stages take a couple to a state, each from the beginning.
@@ -37,13 +38,14 @@ var stages = []struct {
 		c.run(11 * time.Microsecond)
 	}},
 	{"established", func(c *couple) { c.begin(); c.asked(); c.accept(); c.settle() }},
-	{"busy", func(c *couple) { c.busy(); c.run(300 * time.Microsecond) }},
+	{"busy", func(c *couple) { c.busy(); c.run(15 * time.Microsecond) }},
 	{"busy, sockets full", func(c *couple) {
 		c.room = 5000
 		c.busy()
 		c.run(300 * time.Microsecond)
 	}},
 	{"disconnecting", func(c *couple) {
+		c.room = 5000
 		c.busy()
 		c.run(100 * time.Microsecond)
 		c.a.granted(c.a.s.Disconnect(c.now, c.a.id))
@@ -80,6 +82,7 @@ func (c *couple) busy() {
 	c.accept()
 	c.settle()
 	const size = 60_000
+	c.posted = 10
 	for _, e := range []*end{c.a, c.z} {
 		mr, addr, _ := e.region(size, everyRight)
 		other := c.a
@@ -163,6 +166,27 @@ var blows = []struct {
 	{"nothing", false, func(*couple, *end) {}},
 }
 
+// checkCompletions wants each work request of a queue pair in error to have completed once, and
+// none of any twice.
+func (c *couple) checkCompletions(t *testing.T) {
+	t.Helper()
+	for _, e := range []*end{c.a, c.z} {
+		seen := map[string]int{}
+		for _, d := range e.cq.poll() {
+			seen[fmt.Sprintf("%d of %d", d.Opcode, d.WRID)]++
+		}
+		total := 0
+		for what, n := range seen {
+			if total += n; n > 1 {
+				t.Errorf("%v: %s completes %d times", e.addr, what, n)
+			}
+		}
+		if s := e.q.state(); s == sError && e.n.qps[rdma.QPN(e.q.rsp.QPN)] != nil && total != c.posted {
+			t.Errorf("%v: %d completions of %d", e.addr, total, c.posted)
+		}
+	}
+}
+
 func sorted(m map[StreamID]*sock) []*sock {
 	var out []*sock
 	for _, s := range m {
@@ -185,6 +209,7 @@ func TestStreams_EndInEveryState_LeavesNothing(t *testing.T) {
 					e := []*end{c.a, c.z}[side]
 					blow.do(c, e)
 					c.run(10 * time.Minute)
+					c.checkCompletions(t)
 					if s := e.q.state(); blow.endsOne && s == sRTS && e.id != 0 {
 						t.Errorf("the queue pair is in %v", s)
 					}
