@@ -38,9 +38,19 @@ func (p *Port) newSocket(v6 bool) (int, error) {
 		return -1, fmt.Errorf("tcp: descriptors from %d on are kept for other purposes"+
 			" (ulimit -n): %w", p.config.DescriptorMax, unix.EMFILE)
 	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("tcp: let a socket send at once: %w", err)
+	}
+	p.watchPeer(fd)
+	return fd, nil
+}
+
+// watchPeer lets the kernel find peers that are gone. Where a sandbox does not know an option, the
+// stream does without, and whoever uses it has to find out by other means.
+func (p *Port) watchPeer(fd int) {
 	c := &p.config
 	for _, o := range []option{
-		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1, "send at once"},
 		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1, "ask for keep-alive probes"},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, seconds(c.KeepAliveIdle), "set their beginning"},
 		{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, seconds(c.KeepAliveInterval), "set their interval"},
@@ -50,12 +60,13 @@ func (p *Port) newSocket(v6 bool) (int, error) {
 			"set the user timeout",
 		},
 	} {
-		if err := unix.SetsockoptInt(fd, o.level, o.name, o.value); err != nil {
-			_ = unix.Close(fd)
-			return -1, fmt.Errorf("tcp: %s (socket option %d/%d): %w", o.what, o.level, o.name, err)
+		err := unix.SetsockoptInt(fd, o.level, o.name, o.value)
+		if err != nil && !p.isBlind && c.Warn != nil {
+			c.Warn("peers that vanish are found late, or never", fmt.Errorf("tcp: %s (socket"+
+				" option %d/%d): %w", o.what, o.level, o.name, err))
 		}
+		p.isBlind = p.isBlind || err != nil
 	}
-	return fd, nil
 }
 
 // seconds rounds up: 0 is no value for a keep-alive time.

@@ -132,6 +132,7 @@ type Port struct {
 	config  Config
 	handler Handler
 	off     error // why no socket can be opened; nil where it can
+	isBlind bool  // the kernel does not find all peers that are gone; told once
 
 	byID map[nic.StreamID]*socket
 	byFD []*socket

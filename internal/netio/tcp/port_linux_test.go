@@ -469,6 +469,34 @@ func TestPort_CloseAll_LeavesNoDescriptor(t *testing.T) {
 	}
 }
 
+func TestPort_OptionUnknown_GoesOnAndWarnsOnce(t *testing.T) {
+	var warnings []error
+	h := newHost(t, Config{
+		KeepAliveCount: 100_000, // more than TCP takes
+		Warn:           func(_ string, err error) { warnings = append(warnings, err) },
+	})
+	c, _, s := dialled(t, h)
+	if _, err := c.Write([]byte("all the same")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "bytes arrive", func() bool { return string(s.in) == "all the same" }, h)
+	h.connect(1001, s.accepted.Local)
+	if len(warnings) != 1 || !errors.Is(warnings[0], unix.EINVAL) {
+		t.Errorf("warnings: %v", warnings)
+	}
+}
+
+func TestPort_Disabled_OpensNothing(t *testing.T) {
+	h := newHost(t, Config{})
+	h.port.Disable(unix.EPERM)
+	at := netip.AddrPortFrom(lo4, 9)
+	err1 := h.port.Listen(1, &nic.StreamListener{At: at})
+	err2 := h.port.Connect(2, &nic.StreamRoute{Remote: at})
+	if !errors.Is(err1, unix.EPERM) || !errors.Is(err2, unix.EPERM) || !h.port.IsIdle() {
+		t.Errorf("%v, %v", err1, err2)
+	}
+}
+
 func TestCounters_Table_NamesAreUniqueAndStableForm(t *testing.T) {
 	form := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 	seen := map[string]bool{}
