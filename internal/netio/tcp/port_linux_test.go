@@ -480,7 +480,7 @@ func TestPort_OptionUnknown_GoesOnAndWarnsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "bytes arrive", func() bool { return string(s.in) == "all the same" }, h)
-	h.connect(1001, s.accepted.Local)
+	h.connect(5, s.accepted.Local)
 	if len(warnings) != 1 || !errors.Is(warnings[0], unix.EINVAL) {
 		t.Errorf("warnings: %v", warnings)
 	}
