@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -88,7 +89,7 @@ func (t *target) dial(ctx context.Context) (*ctl.Client, error) {
 	return client, err
 }
 
-// Devices lists the devices of the NIC.
+// Devices lists the devices of the NIC, the one that RNIC_DEVICE names first.
 func Devices(ctx context.Context, opts ...Option) ([]DeviceInfo, error) {
 	c, err := greet(ctx, opts)
 	if err != nil {
@@ -179,7 +180,22 @@ func (c *Context) listDevices() ([]DeviceInfo, error) {
 			Transport: Transport(d.Transport),
 		})
 	}
-	return out, nil
+	return preferred(out, os.Getenv(deviceEnv)), nil
+}
+
+// deviceEnv names the device that the user has chosen.
+const deviceEnv = "RNIC_DEVICE"
+
+// preferred puts the device that the user has chosen first: most programs take the first.
+func preferred(list []DeviceInfo, name string) []DeviceInfo {
+	at := slices.IndexFunc(list, func(d DeviceInfo) bool { return d.Name == name })
+	if at <= 0 {
+		return list
+	}
+	chosen := list[at]
+	copy(list[1:at+1], list[:at])
+	list[0] = chosen
+	return list
 }
 
 func (c *Context) open(name string) error {

@@ -51,6 +51,7 @@ func TestVerbs_TwoDevices_AreListedAndOpenedByName(t *testing.T) {
 	nic, socket := startFake(t)
 	nic.twin = true
 	checkCase(t, run(t, libraryEnv(lib, socket), bin, "two_devices"))
+	checkCase(t, run(t, libraryEnv(lib, socket), bin, "chosen_device"))
 	nic.mu.Lock()
 	defer nic.mu.Unlock()
 	if !slices.Equal(nic.opened, []string{"iwarp0"}) {

@@ -89,6 +89,22 @@ static size_t device_query(struct rnic_device_info *infos, size_t max)
 	return error ? 0 : call.rsp_got / sizeof(*infos);
 }
 
+/* The device that the user has chosen comes first: most programs take the first. */
+static void device_prefer(struct rnic_device_info *infos, size_t count)
+{
+	const char *name = getenv("RNIC_DEVICE");
+
+	for (size_t i = 0; name && i < count; i++) {
+		struct rnic_device_info chosen = infos[i];
+
+		if (strncmp((const char *)chosen.name, name, sizeof(chosen.name)))
+			continue;
+		memmove(infos + 1, infos, i * sizeof(*infos));
+		infos[0] = chosen;
+		break;
+	}
+}
+
 VERBS_API struct ibv_device **ibv_get_device_list(int *num_devices)
 {
 	enum { max = RNIC_MAX_MESSAGE / sizeof(struct rnic_device_info) };
@@ -97,6 +113,8 @@ VERBS_API struct ibv_device **ibv_get_device_list(int *num_devices)
 	struct ibv_device **list = calloc(found + 1, sizeof(*list));
 	size_t listed = 0;
 
+	if (infos)
+		device_prefer(infos, found);
 	for (size_t i = 0; list && i < found; i++) {
 		struct rnic_device *device = device_find_or_add(&infos[i]);
 

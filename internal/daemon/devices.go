@@ -152,7 +152,10 @@ type streamOption struct {
 //tidy:table
 var streamOptions = map[string]streamOption{
 	"crc": {"on, off", func(o *nic.StreamOptions, value string) bool {
-		return parseSwitch(&o.CRC, value)
+		on := false
+		known := parseSwitch(&on, value)
+		o.NoCRC = !on
+		return known
 	}},
 	"markers": {"on, off", func(o *nic.StreamOptions, value string) bool {
 		return parseSwitch(&o.Markers, value)

@@ -45,13 +45,13 @@ func TestParseDevices_GoodOnes_AreOneOfEachTransportRoCEFirst(t *testing.T) {
 		return slices.Concat(first, second)
 	}
 	one := func(c nic.DeviceConfig) []nic.DeviceConfig { return []nic.DeviceConfig{c} }
-	full := nic.StreamOptions{CRC: true, Markers: true, Revision: 1, FPDU: nic.FPDULarge}
+	full := nic.StreamOptions{Markers: true, Revision: 1, FPDU: nic.FPDULarge}
 	for specs, want := range map[string][]nic.DeviceConfig{
 		"":                     standard,
 		"foo":                  with(one(roce("foo")), nil),
 		"foo=roce":             with(one(roce("foo")), nil),
 		"iwarp0=iwarp":         with(standard[:1], one(iwarp("iwarp0", nic.StreamOptions{}))),
-		"x=iwarp,crc=off":      with(standard[:1], one(iwarp("x", nic.StreamOptions{}))),
+		"x=iwarp,crc=off":      with(standard[:1], one(iwarp("x", nic.StreamOptions{NoCRC: true}))),
 		"y=iwarp,mpa=2 a=roce": with(one(roce("a")), one(iwarp("y", nic.StreamOptions{Revision: 2}))),
 		"iwarp0=none":          standard[:1],
 		"rnic0=none w=iwarp,fpdu=large,crc=on,mpa=1,markers=on": one(iwarp("w", full)),

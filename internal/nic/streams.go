@@ -137,7 +137,7 @@ func (t *streams) accept(listener StreamID, a *StreamAccepted) *stream {
 func (t *streams) newConn(s *stream, isInitiator bool) *iwarp.Conn {
 	o := &s.device.stream
 	return iwarp.NewConn(iwarp.ConnConfig{
-		Now: t.nic.now, Initiator: isInitiator, Revision: o.Revision, CRC: o.CRC,
+		Now: t.nic.now, Initiator: isInitiator, Revision: o.Revision, CRC: !o.NoCRC,
 		Markers: o.Markers, MSS: s.mss, FPDU: fpduPolicies[o.FPDU], Buffers: t.buffers,
 		Seed: t.nic.random(), Patience: limits.ReceivePatience,
 		Shyness: limits.MPAShyTime,

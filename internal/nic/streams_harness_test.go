@@ -655,6 +655,6 @@ func (l *lan) empty() {
 // crc is a device that asks for CRCs.
 func crcDevice() DeviceConfig {
 	return DeviceConfig{
-		Name: "iwarp0", Transport: TransportIWARP, Stream: StreamOptions{CRC: true, Markers: true},
+		Name: "iwarp0", Transport: TransportIWARP, Stream: StreamOptions{Markers: true},
 	}
 }

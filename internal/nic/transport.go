@@ -64,7 +64,9 @@ var transports = [...]transport{
 // StreamOptions are what a device of iWARP does as far as peers let it (RFC 5044, RFC 6581). The
 // zero value is the default.
 type StreamOptions struct {
-	CRC      bool  // asks for CRCs; a peer that asks gets them in any case
+	// NoCRC does without CRCs where the peer does not ask for them, either. That is the operator's
+	// word to give (RFC 5044, section 4.4).
+	NoCRC    bool
 	Markers  bool  // asks for markers in what peers send
 	Revision uint8 // of MPA, highest: 1 or 2; 0 is 2
 	FPDU     FPDUSize
@@ -81,7 +83,7 @@ func (o StreamOptions) String() string {
 	if revision == 0 {
 		revision = 2
 	}
-	return fmt.Sprintf("crc=%s,fpdu=%v,markers=%s,mpa=%d", onOff(o.CRC), o.FPDU, onOff(o.Markers),
+	return fmt.Sprintf("crc=%s,fpdu=%v,markers=%s,mpa=%d", onOff(!o.NoCRC), o.FPDU, onOff(o.Markers),
 		revision)
 }
 

@@ -46,6 +46,24 @@ static void test_two_devices(void)
 	CHECK(ibv_close_device(context) == 0);
 }
 
+/* The one that the user has chosen comes first. */
+static void test_chosen_device(void)
+{
+	int count = -1;
+	struct ibv_device **list;
+
+	setenv("RNIC_DEVICE", "iwarp0", 1);
+	list = ibv_get_device_list(&count);
+	CHECK(list && count == 2 && !strcmp(ibv_get_device_name(list[0]), "iwarp0"));
+	CHECK(!strcmp(ibv_get_device_name(list[1]), "rnic0") && !list[2]);
+	ibv_free_device_list(list);
+	setenv("RNIC_DEVICE", "iwarp", 1);
+	list = ibv_get_device_list(&count);
+	CHECK(list && count == 2 && !strcmp(ibv_get_device_name(list[0]), "rnic0"));
+	ibv_free_device_list(list);
+	unsetenv("RNIC_DEVICE");
+}
+
 static void test_query_port(void)
 {
 	struct ibv_context *context = open_device();
@@ -303,6 +321,7 @@ int main(int argc, char **argv)
 		{"query_device", test_query_device},
 		{"query_port", test_query_port},
 		{"two_devices", test_two_devices},
+		{"chosen_device", test_chosen_device},
 		{"forbidden", test_forbidden},
 		{"objects", test_objects},
 		{"ah_from_wc", test_ah_from_wc},
