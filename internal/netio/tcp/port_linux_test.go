@@ -527,3 +527,19 @@ func TestKeepFirst_Pieces_UpToTheEnd(t *testing.T) {
 		t.Fatalf("% x", first)
 	}
 }
+
+func TestPort_Accepted_InheritsWhatItsListenerHas(t *testing.T) {
+	h := newHost(t, Config{KeepAliveIdle: 7 * time.Second, UserTimeout: 5 * time.Second})
+	_, id, _ := dialled(t, h)
+	for _, o := range []struct{ level, name, want int }{
+		{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
+		{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
+		{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 7},
+		{unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 5000},
+	} {
+		got, err := unix.GetsockoptInt(h.port.byID[id].fd, o.level, o.name)
+		if err != nil || got != o.want {
+			t.Errorf("option %d/%d: %d, %v; want %d", o.level, o.name, got, err, o.want)
+		}
+	}
+}
