@@ -94,6 +94,42 @@ func TestConformance_GoVerbs_T20_CompletionsTogether(t *testing.T) {
 	Run(t, NewGoFabric(t, open(t, nic), open(t, nic), nil))
 }
 
+// iWARP: two programs of one NIC, with all that may be asked of a stream.
+func TestConformance_GoVerbs_IWARP_OneNIC(t *testing.T) {
+	for _, options := range []string{
+		"iwarp", "iwarp,crc=on,markers=on", "iwarp,fpdu=large", "iwarp,mpa=1",
+	} {
+		t.Run(options, func(t *testing.T) {
+			nic := start(t, softrnic.Config{Devices: []string{"iwarp0=" + options}})
+			const address = "127.0.0.1"
+			Run(t, NewStreamFabric(t, streamSide(t, nic, address), streamSide(t, nic, address)))
+		})
+	}
+}
+
+// iWARP between two hosts, of which one asks for more than the other: over a veth link, by IPv4.
+func TestConformance_GoVerbs_IWARP_TwoHosts(t *testing.T) {
+	hostA, hostB := netnstest.Pair(t, 1500)
+	var a, b *softrnic.NIC
+	hostA.Do(func() { a = start(t, softrnic.Config{UDP: true}) })
+	hostB.Do(func() {
+		b = start(t, softrnic.Config{
+			UDP: true, Devices: []string{"iwarp0=iwarp,crc=on,markers=on,fpdu=mss"},
+		})
+	})
+	Run(t, NewStreamFabric(t, streamSide(t, a, hostA.V4.String()), streamSide(t, b, hostB.V4.String())))
+}
+
+func streamSide(t *testing.T, nic *softrnic.NIC, address string) StreamSide {
+	t.Helper()
+	device, err := verbs.Open(t.Context(), "iwarp0", verbs.WithConnector(nic))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, device)
+	return StreamSide{NIC: nic, Device: device, Address: address}
+}
+
 // Two NICs on a wire, at each path MTU that RoCE has.
 func TestConformance_GoVerbs_TwoNICs(t *testing.T) {
 	for _, mtu := range []verbs.MTU{verbs.MTU256, verbs.MTU1024, verbs.MTU4096} {

@@ -75,7 +75,9 @@ func (f *GoFabric) MTU() int { return f.mtu }
 // Connect implements Fabric.
 func (f *GoFabric) Connect(t *testing.T, l Link) (a, b End) {
 	t.Helper()
-	x, y := f.a.newEnd(t, l.Type, l.A), f.b.newEnd(t, l.Type, l.B)
+	x, y := f.a.newEnd(t, l.A), f.b.newEnd(t, l.B)
+	x.makeQP(t, l.Type, l.A)
+	y.makeQP(t, l.Type, l.B)
 	x.point, y.point = x.describe(t, l.A), y.describe(t, l.B)
 	x.join(t, l.A, y)
 	y.join(t, l.B, x)
@@ -93,7 +95,7 @@ type goEnd struct {
 	ah    *verbs.AH
 }
 
-func (s *goSide) newEnd(t *testing.T, service verbs.QPType, c EndConfig) *goEnd {
+func (s *goSide) newEnd(t *testing.T, c EndConfig) *goEnd {
 	t.Helper()
 	e := &goEnd{side: s}
 	var err error
@@ -111,15 +113,24 @@ func (s *goSide) newEnd(t *testing.T, service verbs.QPType, c EndConfig) *goEnd 
 		}
 		closeAtEnd(t, e.srq)
 	}
-	e.qp, err = s.pd.CreateQP(verbs.QPConfig{
+	return e
+}
+
+// config describes a queue pair of the end.
+func (e *goEnd) config(service verbs.QPType, c EndConfig) verbs.QPConfig {
+	return verbs.QPConfig{
 		Type: service, SendCQ: e.cq, SRQ: e.srq, MaxSendWR: c.MaxSendWR, SignalAll: c.SignalAll,
 		QKey: c.QKey,
-	})
-	if err != nil {
+	}
+}
+
+func (e *goEnd) makeQP(t *testing.T, service verbs.QPType, c EndConfig) {
+	t.Helper()
+	var err error
+	if e.qp, err = e.side.pd.CreateQP(e.config(service, c)); err != nil {
 		t.Fatal(err)
 	}
 	closeAtEnd(t, e.qp)
-	return e
 }
 
 func (s *goSide) sharedQueue(t *testing.T) *verbs.SRQ {

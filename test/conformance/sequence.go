@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"github.com/softrnic/softrnic/verbs"
@@ -153,15 +154,18 @@ func next2(t *testing.T, x, other *flow) verbs.WC {
 
 // runWrap starts just below the end of the PSN space, so that messages cross it.
 func runWrap(t *testing.T, f Fabric) {
+	require(t, f, FeaturePSN)
 	first := verbs.PSN(0xfffffe)
 	end := EndConfig{PSN: &first}
 	a, b := f.Connect(t, Link{Type: verbs.QPTypeRC, A: end, B: end})
 	c := RegionConfig{Size: 17*f.MTU() + 13 + margin, Access: verbs.AccessAll}
 	ra, rb := a.Region(t, c), b.Region(t, c)
 	for i, op := range operations {
-		m := mover{op: op, service: verbs.QPTypeRC, a: a, b: b, ra: ra, rb: rb, id: uint64(i)}
+		m := mover{op: op, fabric: f, service: verbs.QPTypeRC, a: a, b: b, ra: ra, rb: rb}
+		m.id = uint64(i)
 		m.move(t, 3*f.MTU(), 1)
-		m = mover{op: op, service: verbs.QPTypeRC, a: b, b: a, ra: rb, rb: ra, id: uint64(i)}
+		m = mover{op: op, fabric: f, service: verbs.QPTypeRC, a: b, b: a, ra: rb, rb: ra}
+		m.id = uint64(i)
 		m.move(t, 3*f.MTU(), 1)
 	}
 }
@@ -192,9 +196,9 @@ func runFence(t *testing.T, f Fabric) {
 		if wc := next(t, a); wc.Err() != nil || wc.ID != 2 {
 			t.Fatalf("%+v: %v", wc, wc.Err())
 		}
-		if got := rb.Load(); !bytes.Equal(got[size:], data[:size]) {
-			t.Fatalf("round %d: the write did not wait for the read", round)
-		}
+		landed(t, f, fmt.Sprintf("round %d: the write waits for the read", round), func() bool {
+			return bytes.Equal(rb.Load()[size:], data[:size])
+		})
 	}
 }
 

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -12,6 +13,7 @@ const windowRounds = 20
 
 // windowCase is a window and the two ends: b owns it, a uses it.
 type windowCase struct {
+	fabric Fabric
 	a, b   End
 	ra, rb Region
 	window Window
@@ -32,7 +34,7 @@ func runWindows(t *testing.T, f Fabric) {
 	for _, typ := range []verbs.MWType{verbs.MWType1, verbs.MWType2} {
 		t.Run(typ.String(), func(t *testing.T) {
 			a, b := f.Connect(t, Link{Type: verbs.QPTypeRC})
-			c := windowCase{a: a, b: b, typ: typ}
+			c := windowCase{fabric: f, a: a, b: b, typ: typ}
 			c.ra = a.Region(t, RegionConfig{Size: windowBytes, Access: verbs.AccessLocalWrite})
 			c.rb = b.Region(t, RegionConfig{
 				Size: 8192, Access: verbs.AccessLocalWrite | verbs.AccessMWBind,
@@ -45,9 +47,12 @@ func runWindows(t *testing.T, f Fabric) {
 				dead = c.round(t, round)
 			}
 			c.write(t, dead, c.rb.Addr()+windowOff)
-			if wc := next(t, a); !errors.Is(wc.Err(), verbs.ErrRemoteAccess) {
+			wc := next(t, a)
+			if isAcked(f) && !errors.Is(wc.Err(), verbs.ErrRemoteAccess) {
 				t.Errorf("a write through a revoked window: %v", wc.Err())
 			}
+			eventually(t, "the queue pair that wrote through a revoked window is in ERR",
+				func() bool { return a.State() == verbs.QPStateError })
 		})
 	}
 }
@@ -85,6 +90,9 @@ func (c *windowCase) round(t *testing.T, round int) verbs.Key {
 			t.Fatalf("completion %+v: %v", wc, wc.Err())
 		}
 	}
+	landed(t, c.fabric, "what is written through the window is there", func() bool {
+		return bytes.Equal(c.rb.Load()[windowOff:windowOff+windowBytes], data)
+	})
 	compare(t, "through the window", c.rb.Load()[windowOff:windowOff+windowBytes], data)
 	c.revoke(t, key, round)
 	return key
