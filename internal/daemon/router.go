@@ -108,7 +108,7 @@ func (d *Daemon) findRoute(q nic.Lookup) nic.Route {
 		if !out.Source.IsValid() {
 			out.Errno = unix.ENETUNREACH
 		}
-	case d.host == nil, d.localOnly != "" && !(d.withoutPackets && q.Stream):
+	case d.host == nil, d.localOnly != "" && (!d.withoutPackets || !q.Stream):
 		out.Errno = unix.ENETUNREACH
 	default:
 		r, err := d.host.Route(q.Destination, int(q.Interface))

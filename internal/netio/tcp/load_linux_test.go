@@ -248,7 +248,7 @@ func TestPort_SilentPeer_IsFoundByProbesAndByUnansweredBytes(t *testing.T) {
 		return s1.ended && s2.ended && s3.connected != nil
 	}, idle, busy)
 	for i, errno := range []error{s1.ends[0], s2.ends[0], s3.connected.Errno} {
-		if errno != unix.ETIMEDOUT && errno != unix.EHOSTUNREACH {
+		if !errors.Is(errno, unix.ETIMEDOUT) && !errors.Is(errno, unix.EHOSTUNREACH) {
 			t.Errorf("stream %d ends with %v", i+1, errno)
 		}
 	}

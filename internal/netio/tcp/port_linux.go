@@ -371,7 +371,7 @@ func (p *Port) serve(now clock.Time, s *socket) (cost int) {
 	case gone:
 		return 0
 	}
-	if s.readable && s.state != gone && !(s.isPaused && s.state == listening) {
+	if s.readable && s.state != gone && (!s.isPaused || s.state != listening) {
 		p.enqueue(s)
 	}
 	return cost + callCost
