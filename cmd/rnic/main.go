@@ -111,7 +111,7 @@ func newRoot() *cobra.Command {
 	root.DisableSuggestions = true // one line
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(), newUp(), newDown(), newDevinfo(), newPs(), newStat(), newCapture(),
-		newPing(), newExplain(), newSim(), newVersion())
+		newPing(), newExplain(), newSim(), newBench(), newVersion())
 	return root
 }
 

@@ -52,6 +52,9 @@ func Describe(packages ...string) Machine {
 	if fields := strings.Fields(readLine("/proc/loadavg")); len(fields) > 0 {
 		m.Load = fields[0]
 	}
+	if os.Geteuid() == 0 {
+		m.User = "root"
+	}
 	m.Peers = versions(packages)
 	return m
 }

@@ -97,7 +97,8 @@ func TestMeasure_WhatFails_IsToldAndNotRepeated(t *testing.T) {
 		t.Errorf("a missing stage reads %+v", rows[1].Ours)
 	}
 	for _, want := range []string{
-		`failed: broken \| in the middle`, "tool is not installed (package tools)", "no light", "not judged",
+		`failed: broken \| in the middle`, "tool is not installed (package tools)", "no light",
+		"not judged",
 	} {
 		if text := run.Markdown(nil); !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)

@@ -82,7 +82,7 @@ func prepare(o options) (*session, error) {
 	s.probe = []string{own, probeCommand}
 	self, err := os.Executable()
 	if err == nil {
-		err = errors.Join(os.Chmod(dir, 0o755), install(o.rnic, s.rnic), install(self, own))
+		err = errors.Join(os.Chmod(dir, 0o755), tool.Install(o.rnic, s.rnic), tool.Install(self, own))
 	}
 	if err == nil {
 		err = s.list()
@@ -119,7 +119,8 @@ func (s *session) list() error {
 	s.figures = append(s.figures, suite.Scale(one)...)
 	s.figures = append(s.figures, suite.Rest(one)...)
 	s.figures = append(s.figures, suite.Connections(one))
-	return nil
+	s.figures, err = bench.Select(s.figures, s.options.only)
+	return err
 }
 
 // listInside adds what runs beside the kernel's drivers in a virtual machine.
@@ -197,35 +198,14 @@ func (s *session) between(name string, one, two *netnstest.Namespace, devices ..
 }
 
 func (s *session) host(ns *netnstest.Namespace) (*tool.Host, error) {
-	h, err := tool.NewHost(s.dir, s.rnic, s.probe)
-	if err == nil && ns != nil {
+	h := tool.Host{Rnic: s.rnic, Probe: s.probe, User: tool.OrdinaryUser()}
+	if ns != nil {
 		h.Enter = ns.Do
 	}
-	return h, err
+	return tool.NewHost(s.dir, h)
 }
 
 func (s *session) place(name string, path *tool.Path) *suite.Place {
 	path.Length = s.options.length
 	return suite.NewPlace(name, path)
-}
-
-// selected is what the command line asks for.
-func (s *session) selected() []bench.Figure {
-	if s.options.only == nil {
-		return s.figures
-	}
-	var out []bench.Figure
-	for _, f := range s.figures {
-		rows := f.Rows
-		f.Rows = nil
-		for _, row := range rows {
-			if s.options.only.MatchString(f.Title + ": " + row.Name) {
-				f.Rows = append(f.Rows, row)
-			}
-		}
-		if len(f.Rows) > 0 {
-			out = append(out, f)
-		}
-	}
-	return out
 }

@@ -8,7 +8,8 @@ import (
 )
 
 func (p *Place) roundRobin(n int) *bench.Gauge {
-	return p.probe("SoftRNIC", probe.RoundRobin, fmt.Sprint(n), fmt.Sprint(p.count(200000)), "NIC")
+	return p.probe(fmt.Sprintf("with %d", n), probe.RoundRobin, fmt.Sprint(n),
+		fmt.Sprint(p.count(200000)), "NIC")
 }
 
 // watched is for how long, in milliseconds, an idle NIC is looked at, at least.

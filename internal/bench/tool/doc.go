@@ -5,6 +5,6 @@
 //	sample, err := path.Perftest(ctx, tool.Perftest{Name: "ib_write_bw", Size: 65536, Count: 20000})
 //
 // A host is this machine, or a network namespace of it, with a NIC process of its own that is
-// started as "rnic run" would do. Programs and NIC are an ordinary user's, also when we are root.
+// started as "rnic run" would do.
 // A program that is not installed is bench.ErrMissing, with the package that brings it.
 package tool

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,33 +26,34 @@ type Host struct {
 	Enter func(func())
 	// Devices are the NIC's, as options of "rnic up"; none means the default.
 	Devices []string
+	// User is whom programs and the NIC run as; nil for ourselves.
+	User *syscall.Credential
 
-	dir  string
-	user *syscall.Credential
-	nic  *exec.Cmd
-	log  bytes.Buffer
+	dir string
+	nic *exec.Cmd
+	log bytes.Buffer
 }
 
-// NewHost makes a host with a home directory below dir, which an ordinary user can reach.
-func NewHost(dir, rnic string, probe []string) (*Host, error) {
+// NewHost makes a host like h with a home directory below dir, which its user can reach.
+func NewHost(dir string, h Host) (*Host, error) {
 	home, err := os.MkdirTemp(dir, "home-")
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{Rnic: rnic, Probe: probe, dir: home, user: ordinaryUser()}
-	if h.user != nil {
-		if err := os.Chown(home, int(h.user.Uid), int(h.user.Gid)); err != nil {
+	h.dir = home
+	if h.User != nil {
+		if err := os.Chown(home, int(h.User.Uid), int(h.User.Gid)); err != nil {
 			return nil, err
 		}
 	}
-	return h, nil
+	return &h, nil
 }
 
 // nobody is the user without rights that every system has.
 const nobody = 65534
 
-// ordinaryUser is whom programs run as: nil, ourselves, unless we are root.
-func ordinaryUser() *syscall.Credential {
+// OrdinaryUser is one without rights: nil, ourselves, unless we are root.
+func OrdinaryUser() *syscall.Credential {
 	if os.Geteuid() != 0 {
 		return nil
 	}
@@ -65,7 +67,7 @@ func (h *Host) Command(ctx context.Context, args ...string) *exec.Cmd {
 	c.Env = append(os.Environ(), "HOME="+h.dir, "XDG_RUNTIME_DIR="+h.dir, "TMPDIR="+h.dir,
 		"RNIC_SOCKET="+h.socket(), "LANG=C")
 	c.SysProcAttr = &syscall.SysProcAttr{
-		Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: h.user,
+		Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: h.User,
 	}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	c.WaitDelay = time.Second
@@ -184,3 +186,21 @@ func (h *Host) run(args ...string) []string {
 
 // errEnded says that a server ended before its client began.
 var errEnded = errors.New("the server has ended")
+
+// Install copies a program to where another user finds it.
+func Install(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE, 0o755)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		_ = out.Close()
+		return err
+	}
+	return out.Close()
+}

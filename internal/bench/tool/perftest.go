@@ -2,7 +2,9 @@ package tool
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -20,19 +22,15 @@ type Perftest struct {
 // Columns of a report, after the size and the number of operations.
 const (
 	columnTypical   = 4 // of a latency
-	columnBandwidth = 3 // average, Gb/s
+	columnBandwidth = 3 // average, in units of 2^20 bytes
 	columnRate      = 4
 )
 
 // Arguments are those of both sides.
 func (t *Perftest) Arguments() []string {
-	args := []string{
+	return append([]string{
 		t.Name, "-F", "-s", strconv.Itoa(t.Size), "-n", strconv.Itoa(t.Count),
-	}
-	if !t.isLatency() {
-		args = append(args, "--report_gbits")
-	}
-	return append(args, t.More...)
+	}, t.More...)
 }
 
 func (t *Perftest) isLatency() bool { return strings.HasSuffix(t.Name, "_lat") }
@@ -66,6 +64,11 @@ func (p *Path) Perftest(ctx context.Context, t Perftest) (bench.Sample, error) {
 	return sample, err
 }
 
+// ErrClock says that perftest, which counts cycles of a clock that it measures before, found no
+// such clock: its figures are zero or infinite. That happens where time stands still now and then;
+// it is no fault of what was measured.
+var ErrClock = errors.New("perftest has misread the clock")
+
 // Read finds the figures in a report.
 func (t *Perftest) Read(report string) (bench.Sample, error) {
 	for line := range strings.Lines(report) {
@@ -74,21 +77,30 @@ func (t *Perftest) Read(report string) (bench.Sample, error) {
 			continue
 		}
 		if t.isLatency() {
-			typical, err := strconv.ParseFloat(fields[columnTypical], 64)
-			if err != nil || typical <= 0 {
-				return nil, fmt.Errorf("cannot read %q", line)
+			typical, err := figure(fields[columnTypical])
+			if err != nil {
+				return nil, fmt.Errorf("read %q: %w", line, err)
 			}
 			return bench.Sample{bench.Latency: typical}, nil
 		}
-		gigabits, err := strconv.ParseFloat(fields[columnBandwidth], 64)
-		if err != nil || gigabits <= 0 && t.Size > 1024 {
-			return nil, fmt.Errorf("cannot read %q", line)
+		// The bandwidth of few bytes may well round to 0.
+		bandwidth, err := strconv.ParseFloat(fields[columnBandwidth], 64)
+		rate, rateErr := figure(fields[columnRate])
+		if err = errors.Join(err, rateErr); err != nil {
+			return nil, fmt.Errorf("read %q: %w", line, err)
 		}
-		rate, err := strconv.ParseFloat(fields[columnRate], 64)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read %q", line)
-		}
-		return bench.Sample{bench.Bandwidth: gigabits / 8, bench.Rate: rate}, nil
+		return bench.Sample{
+			bench.Bandwidth: bandwidth * (1 << 20) / 1e9, bench.Rate: rate,
+		}, nil
 	}
 	return nil, fmt.Errorf("no figure in %q", report)
+}
+
+// figure reads one that can be.
+func figure(text string) (float64, error) {
+	x, err := strconv.ParseFloat(text, 64)
+	if err == nil && (!(x > 0) || math.IsInf(x, 0)) {
+		err = ErrClock
+	}
+	return x, err
 }

@@ -13,11 +13,11 @@ import (
 
 // Reports as the programs print them.
 const (
-	bandwidthReport = ` #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
- 65536      1000             80.00              72.00  		     0.137329
+	bandwidthReport = ` #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 65536      1000             9600.00            8000.00		     0.137329
 `
-	latencyReport = ` #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] 
- 64      1000          3.10           19.20        3.25     	       3.40        	0.20   		4.00    		19.20   
+	latencyReport = ` #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]
+ 64      1000          3.10           19.20        3.25     	       3.40        	0.20   		4.00
 `
 	ucxReport = `iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr
 2000,4.160,217.656,465.001,2000.00,1000.00,4594,2151000
@@ -38,7 +38,7 @@ func TestReaders_Reports_AreRead(t *testing.T) {
 			func() (bench.Sample, error) {
 				return (&Perftest{Name: "ib_write_bw", Size: 65536}).Read(bandwidthReport)
 			},
-			bench.Sample{bench.Bandwidth: 9, bench.Rate: 0.137329},
+			bench.Sample{bench.Bandwidth: 8.388608, bench.Rate: 0.137329},
 		},
 		"PerftestLatency": {
 			func() (bench.Sample, error) {
@@ -104,6 +104,18 @@ func TestReaders_NoReport_Fails(t *testing.T) {
 	}
 }
 
+func TestPerftest_MisreadClock_IsToldApart(t *testing.T) {
+	for report, test := range map[string]Perftest{
+		" 65536 192 0.000000 0.000000 0.000000\n": {Name: "ib_read_bw", Size: 65536},
+		" 64 1000 +Inf inf inf inf nan inf inf\n": {Name: "ib_send_lat", Size: 64},
+		" 64 1000 0.00 0.00 0.00 0.00 0.00 0 0\n": {Name: "ib_read_lat", Size: 64},
+	} {
+		if s, err := test.Read(report); !errors.Is(err, ErrClock) {
+			t.Errorf("%q: %v, %v", report, s, err)
+		}
+	}
+}
+
 func TestQperf_AnyUnit_IsConverted(t *testing.T) {
 	for text, want := range map[string]float64{
 		"tcp_bw:\n    bw  =  4.2 GB/sec\n":              4.2,
@@ -122,14 +134,10 @@ func TestQperf_AnyUnit_IsConverted(t *testing.T) {
 func host(t *testing.T) *Host {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	h, err := NewHost(dir, "/no/rnic", nil)
+	h, err := NewHost(dir, Host{Rnic: "/no/rnic"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.user = nil // temporary directories of tests are our own user's
 	return h
 }
 
