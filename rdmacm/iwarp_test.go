@@ -15,7 +15,8 @@ import (
 // overTCP are the devices of iWARP that connections are tried on.
 var overTCP = map[string]string{
 	"default": "iwarp0=iwarp",
-	"crc":     "iwarp0=iwarp,crc=on,markers=on",
+	"no crc":  "iwarp0=iwarp,crc=off",
+	"markers": "iwarp0=iwarp,markers=on",
 	"large":   "iwarp0=iwarp,fpdu=large",
 	"mpa 1":   "iwarp0=iwarp,mpa=1",
 }
