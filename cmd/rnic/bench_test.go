@@ -36,7 +36,9 @@ func TestBench_ARow_IsMeasuredStoredAndCompared(t *testing.T) {
 	if status != 0 {
 		t.Fatalf("status %d: %s", status, errors)
 	}
-	for _, want := range []string{"\nMany queue pairs: cost of an operation\n", "100 queue pairs", " ns ("} {
+	for _, want := range []string{
+		"\nMany queue pairs: cost of an operation\n", "100 queue pairs", " ns (",
+	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -80,4 +81,10 @@ func readLine(name string) string {
 // isLike says that figures of one machine mean something on the other.
 func (m *Machine) isLike(other *Machine) bool {
 	return m.Processor == other.Processor && m.Cores == other.Cores
+}
+
+// isBusy says that something else ran when the run began, so that its figures mean little.
+func (m *Machine) isBusy() bool {
+	load, err := strconv.ParseFloat(m.Load, 64)
+	return err == nil && load > 0.5*float64(m.Cores)
 }

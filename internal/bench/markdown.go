@@ -32,6 +32,9 @@ func (r *Run) describe(b *strings.Builder) {
 		r.Version, r.Begun.UTC().Format("2006-01-02 15:04 UTC"), r.Rounds, r.Took, met, judged)
 	fmt.Fprintf(b, "- %s, %d cores%s, %.1f GB; load before the run %s\n",
 		m.Processor, m.Cores, kind, m.MemoryGB, m.Load)
+	if m.isBusy() {
+		fmt.Fprintf(b, "- **The machine was busy when the run began: its figures mean little.**\n")
+	}
 	fmt.Fprintf(b, "- Linux %s, %s, %s; as %s\n", m.Kernel, m.System, m.Go, m.User)
 	if len(m.Peers) > 0 {
 		fmt.Fprintf(b, "- Peers: %s\n", strings.Join(m.Peers, ", "))

@@ -3,6 +3,8 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -113,6 +115,11 @@ func (m *measurement) once(ctx context.Context, g *Gauge) {
 		return
 	}
 	sample, err := g.Run(ctx)
+	for unit, x := range sample {
+		if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
+			err = errors.Join(err, fmt.Errorf("%v %s cannot be", x, unit))
+		}
+	}
 	if err != nil {
 		r.err = err
 		return

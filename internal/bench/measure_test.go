@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -107,6 +108,23 @@ func TestMeasure_WhatFails_IsToldAndNotRepeated(t *testing.T) {
 	run.Figures[0].Rows = rows[1:]
 	if run.HasFailed() {
 		t.Error("what is missing counts as a failure")
+	}
+}
+
+func TestMeasure_NumberThatCannotBe_Fails(t *testing.T) {
+	for _, x := range []float64{math.NaN(), math.Inf(1), -1} {
+		g := &Gauge{Key: "g", Run: func(context.Context) (Sample, error) {
+			return Sample{Latency: x}, nil
+		}}
+		run := Measure(t.Context(), []Figure{
+			{Key: "f", Unit: Latency, Rows: []Row{{Name: "r", Ours: g}}},
+		}, Options{Rounds: 1})
+		if !run.HasFailed() {
+			t.Errorf("%v is a figure", x)
+		}
+		if err := run.Store(t.TempDir(), nil); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -221,6 +239,9 @@ func TestFindings_SVG_IsWellFormed(t *testing.T) {
 
 func TestDescribe_ThisMachine_IsKnown(t *testing.T) {
 	m := Describe("no-such-package")
+	if (&Machine{Cores: 2, Load: "0.30"}).isBusy() || !(&Machine{Cores: 2, Load: "3.1"}).isBusy() {
+		t.Error("a load of 0.3 is busy, or one of 3.1 is not")
+	}
 	if m.Cores < 1 || m.Kernel == "" || m.MemoryGB <= 0 || len(m.Peers) > 0 || !m.isLike(&m) {
 		t.Errorf("%+v", m)
 	}

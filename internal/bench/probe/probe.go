@@ -15,8 +15,8 @@ import (
 const (
 	Copy       = "copy"        // SIZE BYTES
 	PingPong   = "pingpong"    // ROUNDS
-	UDPServe   = "udp-serve"   // ADDRESS SEGMENT COUNT
-	UDPSend    = "udp-send"    // ADDRESS SEGMENT COUNT
+	UDPServe   = "udp-serve"   // ADDRESS SEGMENT COUNT CHECKSUMS
+	UDPSend    = "udp-send"    // ADDRESS SEGMENT COUNT CHECKSUMS
 	TCPServe   = "tcp-serve"   // ADDRESS SIZE COUNT
 	TCPSend    = "tcp-send"    // ADDRESS SIZE COUNT
 	TCPEcho    = "tcp-echo"    // ADDRESS SIZE COUNT

@@ -114,8 +114,11 @@ func TestTCP_BothSides_Measure(t *testing.T) {
 }
 
 func TestUDP_BothSides_Measure(t *testing.T) {
-	wants(t, duo(t, UDPServe, UDPSend, "1040", "1000"), bench.Bandwidth, bench.CPUCost)
-	wants(t, duo(t, UDPServe, UDPSend, "64", "2000"), bench.Rate)
+	for _, checks := range []string{"0", "1"} {
+		s := duo(t, UDPServe, UDPSend, "1040", "1000", checks)
+		wants(t, s, bench.Bandwidth, bench.CPUCost)
+	}
+	wants(t, duo(t, UDPServe, UDPSend, "64", "2000", "0"), bench.Rate)
 }
 
 // startNIC makes a NIC in this process the one of the environment.
@@ -196,7 +199,7 @@ func TestConnect_EveryNetwork_Measures(t *testing.T) {
 func TestMain_WrongArguments_AreRefused(t *testing.T) {
 	for _, args := range [][]string{
 		nil, {"nothing"}, {Copy}, {Copy, "0", "1"}, {Copy, "x", "1"}, {Verbs, "leap", "1", "1", "1"},
-		{UDPSend}, {UDPServe, "nowhere", "1", "1"}, {Connect, "127.0.0.1:1", "post", HTTP},
+		{UDPSend}, {UDPServe, "nowhere", "1", "1", "1"}, {Connect, "127.0.0.1:1", "post", HTTP},
 		{RoundRobin, "1", "1", "-1"}, {SimHosts, "0"},
 	} {
 		var out bytes.Buffer

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// segmentedFrom is the length from which datagrams go many at a time, with a checksum each, as
-	// packets of bulk data do; shorter ones go one by one and carry nothing.
+	// segmentedFrom is the length from which datagrams go many at a time, as packets of bulk data
+	// do, with a checksum each if that is wanted; shorter ones go one by one.
 	segmentedFrom = 512
 	checksumBytes = 4
 	// burstBytes and burstSegments bound what the kernel takes as one send (UDP_MAX_SEGMENTS).
@@ -48,8 +48,8 @@ type udpTotals struct {
 
 // serveUDP receives until its client has said that this was all, and tells what came.
 func serveUDP(_ context.Context, args []string) (bench.Sample, error) {
-	var segment, count int
-	address, err := pairNumbers(args, &segment, &count)
+	var segment, count, checks int
+	address, err := pairNumbers(args, &segment, &count, &checks)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func serveUDP(_ context.Context, args []string) (bench.Sample, error) {
 		_, _ = io.Copy(io.Discard, control)
 		isOver.Store(true)
 	}()
-	totals, err := receiveAll(fd, segment, &isOver)
+	totals, err := receiveAll(fd, segment, checks > 0, &isOver)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func serveUDP(_ context.Context, args []string) (bench.Sample, error) {
 }
 
 // receiveAll counts datagrams, and acknowledges what is segmented.
-func receiveAll(fd, segment int, isOver *atomic.Bool) (t udpTotals, err error) {
+func receiveAll(fd, segment int, hasChecks bool, isOver *atomic.Bool) (t udpTotals, err error) {
 	buffer, control := make([]byte, 1<<17), make([]byte, unix.CmsgSpace(4))
 	var first, last time.Time
 	for {
@@ -111,7 +111,12 @@ func receiveAll(fd, segment int, isOver *atomic.Bool) (t udpTotals, err error) {
 			t.Bytes += uint64(n)
 			continue
 		}
-		t.check(buffer[:n], segment)
+		if hasChecks {
+			t.check(buffer[:n], segment)
+		} else {
+			t.Datagrams += uint64((n + segment - 1) / segment)
+			t.Bytes += uint64(n)
+		}
 		var answer [answerBytes]byte
 		binary.BigEndian.PutUint64(answer[:], t.Bytes)
 		_ = unix.Sendto(fd, answer[:], 0, from) // the sender goes on after a while without
@@ -137,8 +142,8 @@ func (t *udpTotals) check(b []byte, segment int) {
 
 // sendUDP sends so many datagrams as fast as it can.
 func sendUDP(_ context.Context, args []string) (bench.Sample, error) {
-	var segment, count int
-	address, err := pairNumbers(args, &segment, &count)
+	var segment, count, checks int
+	address, err := pairNumbers(args, &segment, &count, &checks)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +165,7 @@ func sendUDP(_ context.Context, args []string) (bench.Sample, error) {
 		return nil, fmt.Errorf("connect to %v: %w", to, err)
 	}
 	if segment >= segmentedFrom {
-		err = sendBursts(fd, segment, count)
+		err = sendBursts(fd, segment, count, checks > 0)
 	} else {
 		err = sendSingly(fd, segment, count)
 	}
@@ -184,18 +189,16 @@ func sendUDP(_ context.Context, args []string) (bench.Sample, error) {
 	}, nil
 }
 
-// sendBursts computes the checksums and sends, with a few bursts under way.
-func sendBursts(fd, segment, count int) error {
+// sendBursts computes the checksums, if they are wanted, and sends, with a few bursts under way.
+func sendBursts(fd, segment, count int, hasChecks bool) error {
 	if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, segment); err != nil {
 		return bench.Missing("the kernel has no UDP_SEGMENT: %w", err)
 	}
 	buffer := make([]byte, burst(segment)*segment)
 	var sent, acknowledged uint64
 	for done := 0; done < count; done += burst(segment) {
-		for at := 0; at < len(buffer); at += segment {
-			body := buffer[at : at+segment-checksumBytes]
-			binary.LittleEndian.PutUint64(body, sent+uint64(at)) // so that no two are alike
-			binary.LittleEndian.PutUint32(buffer[at+len(body):], crc32.ChecksumIEEE(body))
+		if hasChecks {
+			sign(buffer, segment, sent)
 		}
 		if err := sendWhole(fd, buffer); err != nil {
 			return err
@@ -216,6 +219,15 @@ func sendBursts(fd, segment, count int) error {
 		}
 	}
 	return nil
+}
+
+// sign changes each datagram of a burst, so that no two are alike, and ends it with its checksum.
+func sign(buffer []byte, segment int, from uint64) {
+	for at := 0; at < len(buffer); at += segment {
+		body := buffer[at : at+segment-checksumBytes]
+		binary.LittleEndian.PutUint64(body, from+uint64(at))
+		binary.LittleEndian.PutUint32(buffer[at+len(body):], crc32.ChecksumIEEE(body))
+	}
 }
 
 // sendSingly sends without looking back. What the receiver cannot take is lost, and not counted.

@@ -23,11 +23,12 @@ func TwoHosts(p *Place, pathMTU int) []bench.Figure {
 // header of 12 bytes and the ICRC.
 const rawOverhead = 16
 
-// rawLimit is datagrams as long as packets of bulk data, with a checksum each.
-func (p *Place) rawLimit(pathMTU int) *bench.Gauge {
+// rawLimit is datagrams as long as packets of bulk data, with a checksum each or none.
+func (p *Place) rawLimit(pathMTU, checks int) *bench.Gauge {
+	who := []string{"UDP, GSO", "UDP, GSO and CRC"}[checks]
 	segment := pathMTU + rawOverhead
-	return p.probes("UDP, GSO and CRC", probe.UDPServe, probe.UDPSend, segment,
-		p.count(networkBytes/segment))
+	return p.probes(who, probe.UDPServe, probe.UDPSend, segment, p.count(networkBytes/segment),
+		checks)
 }
 
 func (p *Place) networkBulk(key, title string, unit bench.Unit, pathMTU int) bench.Figure {
@@ -49,7 +50,8 @@ func (p *Place) networkBulk(key, title string, unit bench.Unit, pathMTU int) ben
 			Ours: p.perftest(name, n, networkBytes/n, more...),
 			Goals: []bench.Goal{
 				{Peer: p.iperf(n), Factor: overTCP},
-				{Peer: p.rawLimit(pathMTU), Factor: overLimit},
+				{Peer: p.rawLimit(pathMTU, 1), Factor: overLimit},
+				bench.Beside(p.rawLimit(pathMTU, 0)),
 			},
 		})
 	}
@@ -94,7 +96,8 @@ func (p *Place) networkRate() bench.Figure {
 			f.Rows = append(f.Rows, bench.Row{
 				Name: name + " " + size(n), Ours: p.perftest(name, n, messages/2, "-l", "16"),
 				Goals: []bench.Goal{{
-					Peer:   p.probes("UDP datagrams", probe.UDPServe, probe.UDPSend, n, p.count(messages/2)),
+					Peer: p.probes("UDP datagrams", probe.UDPServe, probe.UDPSend, n,
+						p.count(messages/2), 0),
 					Factor: 5,
 				}},
 			})

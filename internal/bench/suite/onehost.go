@@ -32,6 +32,7 @@ func (p *Place) localBandwidth() bench.Figure {
 					{Peer: p.qperf(tool.QperfBandwidth, n), Factor: 2.5},
 					{Peer: p.ucx("posix,cma", "tag_bw", n, localBytes/n), Factor: 1.2},
 					{Peer: p.copied(n), Factor: 0.6},
+					bench.Beside(p.ucx("tcp", "tag_bw", n, networkBytes/n)),
 				},
 			})
 		}
