@@ -187,6 +187,9 @@ void cq_progress(struct rs_socket *rs)
 
 	if (!rs->ep.cq || rs->is_orphan)
 		return;
+	/* On iWARP the peer's first messages may be here before the news of the connection. */
+	if (rs->state == RS_CONNECTING)
+		return;
 	do {
 		uint32_t received = 0;
 
