@@ -31,6 +31,8 @@ type options struct {
 	out    string
 	only   string
 	hasVM  bool
+	// isElsewhere says that the command line names a directory for the run.
+	isElsewhere bool
 }
 
 func main() {
@@ -69,7 +71,7 @@ func run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted: %w", ctx.Err())
 	}
-	if o.isWhole() {
+	if o.isStored() {
 		if err := result.Store(o.out, before); err != nil {
 			return err
 		}
@@ -92,6 +94,7 @@ func parse() options {
 	flag.StringVar(&o.only, "only", "", "measure only rows that match this `expression`")
 	flag.BoolVar(&o.hasVM, "vm", true, "also measure in the virtual machine, beside the kernel")
 	flag.Parse()
+	flag.Visit(func(f *flag.Flag) { o.isElsewhere = o.isElsewhere || f.Name == "out" })
 	if flag.NArg() > 0 || o.rounds < 1 || o.length <= 0 {
 		flag.Usage()
 		os.Exit(2)
@@ -99,8 +102,11 @@ func parse() options {
 	return o
 }
 
-// isWhole says that the run may take the place of the stored one.
-func (o *options) isWhole() bool { return o.only == "" && o.length >= 1 && o.hasVM }
+// isStored says that the run may take the place of the stored one: a part of it does so only where
+// it was asked to.
+func (o *options) isStored() bool {
+	return o.isElsewhere || o.only == "" && o.length >= 1 && o.hasVM
+}
 
 func (s *session) measure(ctx context.Context) *bench.Run {
 	version, _ := exec.Command(s.rnic, "--version").Output()
