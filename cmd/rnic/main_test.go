@@ -22,8 +22,8 @@ func TestExecute_WrongCommandLine_Status2AndOneLine(t *testing.T) {
 		"stat --watch=0s", "stat --prometheus --json", "stat --prometheus --watch",
 		"capture", "capture -w x extra", "capture -w x --address here", "capture -w x --qp 0x1000000",
 		"ping", "ping a b", "ping --listen a b", "ping -s 0 a", "ping -c -1 a", "ping -i -1s a",
-		"ping -W 0s a", "capture -w x --buffer 0", "capture -w x --count -1", "bench extra", "bench --rounds 0",
-		"bench --length 0", "bench --only nothing-is-so", "bench --only (",
+		"ping -W 0s a", "capture -w x --buffer 0", "capture -w x --count -1", "bench extra",
+		"bench --rounds 0", "bench --length 0", "bench --only nothing-is-so", "bench --only (",
 	} {
 		root := newRoot()
 		var out, errors bytes.Buffer
