@@ -109,7 +109,7 @@ func TestRender_UnknownTest_Fails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := judge{sources: &sources{}, tests: tests, device: newDevice()}
+	j := newJudge(&sources{}, tests, map[string]string{"IBV_QPT_UD": "absent"})
 	rows := func(test, where string) []part {
 		return []part{{title: "x", sections: []section{{title: "y", rows: []row{{
 			name: "IBV_QPT_RC", where: where, rxe: "+", siw: "-EINVAL", mlx5: "lib",
@@ -121,12 +121,18 @@ func TestRender_UnknownTest_Fails(t *testing.T) {
 		t.Errorf("a test that does not exist: %v", err)
 	}
 	text, err := j.render(rows("TestRender_UnknownTest_Fails", "qpt 2"))
-	want := "| `IBV_QPT_RC` | works | works | EINVAL | library | `TestRender_UnknownTest_Fails` |  |"
+	want := "| `IBV_QPT_RC` | works | works | works | EINVAL | library | `TestRender_UnknownTest_Fails` |  |"
 	if err != nil || !strings.Contains(text, want) {
 		t.Errorf("%v:\n%s", err, text)
 	}
-	if text, _ := j.render(rows("", "qpt 8")); !strings.Contains(text, "| EOPNOTSUPP | works |") {
+	if text, _ := j.render(rows("", "qpt 8")); !strings.Contains(text, "| EOPNOTSUPP | EOPNOTSUPP | works |") {
 		t.Errorf("a raw queue pair:\n%s", text)
+	}
+	if text, _ := j.render(rows("", "qpt 3")); !strings.Contains(text, "| works | EOPNOTSUPP |") {
+		t.Errorf("UC is none of iWARP:\n%s", text)
+	}
+	if err := j.unused(); err == nil || !strings.Contains(err.Error(), "IBV_QPT_UD") {
+		t.Errorf("an exception without a row: %v", err)
 	}
 	if _, err := j.render(rows("", "nonsense 8")); err == nil {
 		t.Error("nonsense was answered")

@@ -28,9 +28,10 @@ func (heap) Alloc(n int) (nic.Shared, error) { return block(make([]byte, n)), ni
 func (b block) Bytes() []byte                { return b }
 func (b block) Release()                     {}
 
-func newDevice() *device {
+func newDevice(transport nic.Transport) *device {
 	n := nic.New(nic.Config{
-		Devices: []nic.DeviceConfig{{Name: "rnic0"}}, NodeGUID: 1, Secret: 1, Memory: heap{},
+		Devices:  []nic.DeviceConfig{{Name: "device", Transport: transport}},
+		NodeGUID: 1, Secret: 1, Memory: heap{},
 	})
 	var g rdma.GID
 	g[15] = 1

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/softrnic/softrnic/internal/nic"
 )
 
 // judge decides what SoftRNIC does with a row, and which tests show it.
@@ -13,7 +15,18 @@ type judge struct {
 	sources *sources
 	tests   *tests
 	device  *device
-	unshown []string // work, and no test shows it
+	iwarp   *device
+	// exceptions are where iWARP is not as RoCE, by name; used those that were looked at.
+	exceptions map[string]string
+	used       map[string]bool
+	unshown    []string // work, and no test shows it
+}
+
+func newJudge(s *sources, t *tests, exceptions map[string]string) *judge {
+	return &judge{
+		sources: s, tests: t, exceptions: exceptions, used: map[string]bool{},
+		device: newDevice(nic.TransportRoCE), iwarp: newDevice(nic.TransportIWARP),
+	}
 }
 
 // ours looks at the facts that a row names:

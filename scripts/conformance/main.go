@@ -40,8 +40,15 @@ func run(root string) error {
 		}
 		parts = append(parts, part{d.title, rows})
 	}
-	judge := judge{sources: sources, tests: tests, device: newDevice()}
+	exceptions, err := readExceptions(filepath.Join(root, "scripts/conformance/data/iwarp.txt"))
+	if err != nil {
+		return err
+	}
+	judge := newJudge(sources, tests, exceptions)
 	text, err := judge.render(parts)
+	if err == nil {
+		err = judge.unused()
+	}
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,9 @@ const head = `# Conformance
 
 <!-- Written by scripts/conformance; "go generate ./scripts/conformance" writes it anew. -->
 
-What each verb does on SoftRNIC, and on three devices that programs know: the kernel's soft RoCE
-(` + "`rdma_rxe`" + `), its soft iWARP (` + "`siw`" + `), and NVIDIA's adapters (` + "`mlx5`" + `).
+What each verb does on SoftRNIC's devices of RoCE (` + "`rnic0`" + `) and of iWARP (` + "`iwarp0`" + `), and on
+three devices that programs know: the kernel's soft RoCE (` + "`rdma_rxe`" + `), its soft iWARP
+(` + "`siw`" + `), and NVIDIA's adapters (` + "`mlx5`" + `).
 
 | word | meaning |
 |---|---|
@@ -20,11 +21,12 @@ What each verb does on SoftRNIC, and on three devices that programs know: the ke
 | an errno | the verb is there and refuses with it |
 | absent | there is no such thing |
 
-SoftRNIC's column is taken from its sources and from what a NIC answers. The others are what their
+SoftRNIC's columns are taken from its sources and from what a NIC answers. The others are what their
 user-space providers in rdma-core 65.0 (August 2026) and their drivers in current Linux kernels
 offer at best; remarks say what Debian 12's 6.1 lacks. mlx5 is a ConnectX-5 or later, and some of it
-depends on firmware and configuration. Tests are those of this repository that show what our column
-says: names of Go tests, with a slash and the case where one test runs several.
+depends on firmware and configuration. Tests are those of this repository that show what our columns
+say: names of Go tests, with a slash and the case where one test runs several. The suite of
+` + "`test/conformance`" + ` runs on both devices.
 ` + "`TestSuite`" + ` in ` + "`test/pyverbs`" + ` is rdma-core's own.
 `
 
@@ -37,8 +39,8 @@ func (j *judge) render(parts []part) (string, error) {
 	for _, p := range parts {
 		fmt.Fprintf(&b, "\n## %s\n", p.title)
 		for _, s := range p.sections {
-			fmt.Fprintf(&b, "\n### %s\n\n| | SoftRNIC | rxe | siw | mlx5 | shown by | remarks |\n", s.title)
-			b.WriteString("|---|---|---|---|---|---|---|\n")
+			fmt.Fprintf(&b, "\n### %s\n\n| | RoCE | iWARP | rxe | siw | mlx5 | shown by | remarks |\n", s.title)
+			b.WriteString("|---|---|---|---|---|---|---|---|\n")
 			for i := range s.rows {
 				line, ours, err := j.line(&s.rows[i])
 				if err != nil {
@@ -54,7 +56,7 @@ func (j *judge) render(parts []part) (string, error) {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\n%d rows, of which %d are refused by SoftRNIC; %d work and have no test of"+
+	fmt.Fprintf(&b, "\n%d rows, of which %d are refused by RoCE; %d work and have no test of"+
 		" their own.\n", works+refused, refused, len(j.unshown))
 	return b.String(), errors.Join(problems...)
 }
@@ -65,7 +67,11 @@ func (j *judge) line(r *row) (line, ours string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", r.at, err)
 	}
-	cells := []string{"`" + r.name + "`", ours}
+	streams, err := j.streams(r, ours)
+	if err != nil {
+		return "", "", fmt.Errorf("%s: %w", r.at, err)
+	}
+	cells := []string{"`" + r.name + "`", ours, streams}
 	for _, code := range []string{r.rxe, r.siw, r.mlx5} {
 		text, err := verdict(code)
 		if err != nil {
