@@ -198,9 +198,17 @@ func TestConnect_EveryNetwork_Measures(t *testing.T) {
 
 func TestMain_WrongArguments_AreRefused(t *testing.T) {
 	for _, args := range [][]string{
-		nil, {"nothing"}, {Copy}, {Copy, "0", "1"}, {Copy, "x", "1"}, {Verbs, "leap", "1", "1", "1"},
-		{UDPSend}, {UDPServe, "nowhere", "1", "1", "1"}, {Connect, "127.0.0.1:1", "post", HTTP},
-		{RoundRobin, "1", "1", "-1"}, {SimHosts, "0"},
+		nil,
+		{"nothing"},
+		{Copy},
+		{Copy, "0", "1"},
+		{Copy, "x", "1"},
+		{Verbs, "leap", "1", "1", "1"},
+		{UDPSend},
+		{UDPServe, "nowhere", "1", "1", "1"},
+		{Connect, "127.0.0.1:1", "post", HTTP},
+		{RoundRobin, "1", "1", "-1"},
+		{SimHosts, "0"},
 	} {
 		var out bytes.Buffer
 		if err := Main(t.Context(), &out, args); err == nil {
