@@ -18,7 +18,6 @@ import (
 type file struct {
 	writer *pcapgo.NgWriter
 	frame  []byte // scratch: one frame
-	serial gopacket.SerializeBuffer
 }
 
 // newFile writes the head.

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+
 	"github.com/softrnic/softrnic/internal/netio/tcp"
 	"github.com/softrnic/softrnic/internal/wire/iwarp"
 )
@@ -376,4 +379,57 @@ func waitDrained(t *testing.T, c *Capture) {
 		time.Sleep(time.Millisecond)
 	}
 	t.Fatal("the capture is not written")
+}
+
+// TestSegment_Frame_IsThatOfAnotherLibrary compares with frames that gopacket makes.
+func TestSegment_Frame_IsThatOfAnotherLibrary(t *testing.T) {
+	for _, addresses := range streamAddresses {
+		for _, n := range []int{0, 1, 2, 7, 1001, segmentBytesMax} {
+			s := segment{
+				src: netip.MustParseAddrPort(addresses[0]), dst: netip.MustParseAddrPort(addresses[1]),
+				seq: 0xfedcba98, ack: 0x12345678, flags: flagPSH | flagACK,
+			}
+			payload := bytes.Repeat([]byte{0xff, 0xfe, 3}, n/3+1)[:n]
+			// It pads short frames, as a wire would.
+			got, want := s.append(nil, payload), s.byGopacket(t, payload)
+			if !bytes.HasPrefix(want, got) || len(want) > max(60, len(got)) {
+				t.Errorf("%v, %d bytes:\n% x\n% x", addresses, n, got[:54], want[:54])
+			}
+		}
+	}
+}
+
+func (s *segment) byGopacket(t *testing.T, payload []byte) []byte {
+	t.Helper()
+	src, dst := s.src.Addr(), s.dst.Addr()
+	from, to := macOf(src), macOf(dst)
+	ethernet := layers.Ethernet{SrcMAC: from[:], DstMAC: to[:], EthernetType: layers.EthernetTypeIPv4}
+	tcp := layers.TCP{
+		SrcPort: layers.TCPPort(s.src.Port()), DstPort: layers.TCPPort(s.dst.Port()),
+		Seq: s.seq, Ack: s.ack, Window: windowShown, PSH: true, ACK: true,
+	}
+	var ip interface {
+		gopacket.SerializableLayer
+		gopacket.NetworkLayer
+	} = &layers.IPv4{
+		Version: 4, TTL: hopsShown, Protocol: layers.IPProtocolTCP, Flags: layers.IPv4DontFragment,
+		SrcIP: src.AsSlice(), DstIP: dst.AsSlice(),
+	}
+	if src.Is6() {
+		ethernet.EthernetType = layers.EthernetTypeIPv6
+		ip = &layers.IPv6{
+			Version: 6, HopLimit: hopsShown, NextHeader: layers.IPProtocolTCP,
+			SrcIP: src.AsSlice(), DstIP: dst.AsSlice(),
+		}
+	}
+	if err := tcp.SetNetworkLayerForChecksum(ip); err != nil {
+		t.Fatal(err)
+	}
+	out := gopacket.NewSerializeBuffer()
+	if err := gopacket.SerializeLayers(out, gopacket.SerializeOptions{
+		FixLengths: true, ComputeChecksums: true,
+	}, &ethernet, ip, &tcp, gopacket.Payload(payload)); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
