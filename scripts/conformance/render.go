@@ -10,9 +10,9 @@ const head = `# Conformance
 
 <!-- Written by scripts/conformance; "go generate ./scripts/conformance" writes it anew. -->
 
-What each verb does on SoftRNIC's devices of RoCE (` + "`rnic0`" + `) and of iWARP (` + "`iwarp0`" + `), and on
-three devices that programs know: the kernel's soft RoCE (` + "`rdma_rxe`" + `), its soft iWARP
-(` + "`siw`" + `), and NVIDIA's adapters (` + "`mlx5`" + `).
+What each verb does on SoftRNIC's devices of RoCE (` + "`rnic0`" + `) and of iWARP (` + "`iwarp0`" + `),
+and on three devices that programs know: the kernel's soft RoCE (` + "`rdma_rxe`" + `), its soft
+iWARP (` + "`siw`" + `), and NVIDIA's adapters (` + "`mlx5`" + `).
 
 | word | meaning |
 |---|---|
@@ -39,7 +39,8 @@ func (j *judge) render(parts []part) (string, error) {
 	for _, p := range parts {
 		fmt.Fprintf(&b, "\n## %s\n", p.title)
 		for _, s := range p.sections {
-			fmt.Fprintf(&b, "\n### %s\n\n| | RoCE | iWARP | rxe | siw | mlx5 | shown by | remarks |\n", s.title)
+			fmt.Fprintf(&b, "\n### %s\n\n", s.title)
+			b.WriteString("| | RoCE | iWARP | rxe | siw | mlx5 | shown by | remarks |\n")
 			b.WriteString("|---|---|---|---|---|---|---|---|\n")
 			for i := range s.rows {
 				line, ours, err := j.line(&s.rows[i])

@@ -119,7 +119,8 @@ func TestConformance_GoVerbs_IWARP_TwoHosts(t *testing.T) {
 			UDP: true, Devices: []string{"iwarp0=iwarp,markers=on,fpdu=mss"},
 		})
 	})
-	Run(t, NewStreamFabric(t, streamSide(t, a, hostA.V4.String()), streamSide(t, b, hostB.V4.String())))
+	x, y := streamSide(t, a, hostA.V4.String()), streamSide(t, b, hostB.V4.String())
+	Run(t, NewStreamFabric(t, x, y))
 }
 
 func streamSide(t *testing.T, nic *softrnic.NIC, address string) StreamSide {

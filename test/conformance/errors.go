@@ -234,9 +234,9 @@ func (c *failure) run(t *testing.T, f Fabric) {
 // isLocal says that the request fails before anything is sent.
 func (c *failure) isLocal() bool { return c.want == verbs.WCLocProtErr }
 
-// allowed are the statuses of the request, and of the one behind it, where a completion says no more
-// than that the transport has the message: what waits for an answer is flushed when the peer ends
-// the connection, and everything else completes in time or is flushed.
+// allowed are the statuses of the request, and of the one behind it, where a completion says no
+// more than that the transport has the message: what waits for an answer is flushed when the peer
+// ends the connection, and everything else completes in time or is flushed.
 func (c *failure) allowed() (first, second []verbs.WCStatus) {
 	either := []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}
 	flushed := either[1:]
