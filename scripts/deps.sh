@@ -47,6 +47,9 @@ needs() {
         echo 'ucx_perftest ucx-utils UCX over TCP and shared memory'
         echo 'fi_pingpong libfabric-bin libfabric over TCP and shared memory'
         echo 'cmtime rdmacm-utils connections per second'
+        echo 'qemu-system-x86_64 qemu-system-x86 the machine with the kernel driver in it'
+        echo '/etc/libibverbs.d/rxe.driver ibverbs-providers the driver, as programs see it'
+        echo 'xz xz-utils modules of newer kernels are packed'
         ;;
     lint)
         echo 'git git the list of files that are ours'

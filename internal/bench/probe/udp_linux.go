@@ -25,7 +25,7 @@ const (
 	// burstBytes and burstSegments bound what the kernel takes as one send (UDP_MAX_SEGMENTS).
 	burstBytes    = 65000
 	burstSegments = 64
-	// windowBursts are under way at most: a socket of an ordinary user holds few.
+	// windowBursts are under way at first: a socket of an ordinary user holds few.
 	windowBursts = 4
 	bufferBytes  = 8 << 20 // the kernel gives what it allows
 	quiet        = 50 * time.Millisecond
@@ -195,7 +195,8 @@ func sendBursts(fd, segment, count int, hasChecks bool) error {
 		return bench.Missing("the kernel has no UDP_SEGMENT: %w", err)
 	}
 	buffer := make([]byte, burst(segment)*segment)
-	var sent, acknowledged uint64
+	var sent, acknowledged, lost uint64
+	window := uint64(windowBursts * len(buffer))
 	for done := 0; done < count; done += burst(segment) {
 		if hasChecks {
 			sign(buffer, segment, sent)
@@ -204,21 +205,36 @@ func sendBursts(fd, segment, count int, hasChecks bool) error {
 			return err
 		}
 		sent += uint64(len(buffer))
-		for sent-acknowledged > uint64(windowBursts*len(buffer)) {
-			var answer [answerBytes]byte
-			n, _, err := unix.Recvfrom(fd, answer[:], 0)
+		for sent-acknowledged-lost > window {
+			n, err := receiveAnswer(fd)
 			switch {
-			case err == nil && n == answerBytes:
-				acknowledged = max(acknowledged, binary.BigEndian.Uint64(answer[:]))
-			case errors.Is(err, unix.EAGAIN):
-				// Something was lost: what was received stays behind what was sent, for ever.
-				return errors.New("datagrams were lost on a path that loses none")
-			case err != nil && !errors.Is(err, unix.EINTR):
-				return fmt.Errorf("recvfrom: %w", err)
+			case err != nil:
+				return err
+			case n > 0:
+				acknowledged = max(acknowledged, n)
+			default: // something was lost, for the receiver's socket holds less
+				lost = sent - acknowledged
+				window = max(window/2, uint64(len(buffer)))
 			}
 		}
 	}
 	return nil
+}
+
+// receiveAnswer returns how many bytes the receiver has, or 0 when it says nothing for a while.
+func receiveAnswer(fd int) (uint64, error) {
+	for {
+		var answer [answerBytes]byte
+		n, _, err := unix.Recvfrom(fd, answer[:], 0)
+		switch {
+		case err == nil && n == answerBytes:
+			return binary.BigEndian.Uint64(answer[:]), nil
+		case errors.Is(err, unix.EAGAIN):
+			return 0, nil
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return 0, fmt.Errorf("recvfrom: %w", err)
+		}
+	}
 }
 
 // sign changes each datagram of a burst, so that no two are alike, and ends it with its checksum.

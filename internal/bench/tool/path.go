@@ -129,7 +129,7 @@ func (p *Path) both(ctx context.Context, w pair) (o outcome, err error) {
 	}
 	end()
 	if err != nil {
-		return o, fmt.Errorf("%s: %w: %s %s", w.client[len(w.client)-1], err,
+		return o, fmt.Errorf("%w; the client said %q, the server %q", err,
 			lastLine(report.String()), lastLine(heard.String()))
 	}
 	o.client, o.server = report.String(), heard.String()
