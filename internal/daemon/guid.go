@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/softrnic/softrnic/internal/hostnet"
+	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -23,13 +24,13 @@ func (d *Daemon) guid(f found) rdma.GUID {
 	return rdma.GUID(binary.BigEndian.Uint64(g[:]))
 }
 
-// instance is 0 for the NIC that has the network.
+// instance is 0 for the NIC that has UDP port 4791, of which there is one in a namespace.
 func (d *Daemon) instance() uint32 {
 	h := fnv.New32a()
 	switch {
 	case d.cfg.Embedded || d.cfg.Wire != nil:
 		_, _ = fmt.Fprintf(h, "%d %d %v", d.pid, instances.Add(1), d.started.UnixNano())
-	case d.localOnly != "":
+	case d.localOnly != "", !d.hasTransport(nic.TransportRoCE):
 		_, _ = fmt.Fprintf(h, "%d %s", os.Getuid(), d.SocketPath())
 	default:
 		return 0

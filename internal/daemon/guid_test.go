@@ -17,15 +17,26 @@ func TestDaemon_NodeGUIDs_DifferInANamespaceAndSurviveRestarts(t *testing.T) {
 		s, _ := d.Status()
 		return s.Devices[0].NodeGUID
 	}
+	seen := map[string]bool{}
+	see := func(d *daemon.Daemon) (devices int) {
+		s, _ := d.Status()
+		for i := range s.Devices {
+			seen[s.Devices[i].NodeGUID] = true
+		}
+		return len(s.Devices)
+	}
 	at := func(name string) daemon.Config {
 		return daemon.Config{SocketPath: filepath.Join(dir, name)}
 	}
 	first := startIn(t, n, at("first"))
 	second := startIn(t, n, at("second"))
 	third := startIn(t, n, daemon.Config{SocketPath: filepath.Join(dir, "third"), NoNetwork: true})
-	seen := map[string]bool{guid(first): true, guid(second): true, guid(third): true}
-	if len(seen) != 3 {
-		t.Errorf("three NICs have the node GUIDs %v", seen)
+	fourth := startIn(t, n, daemon.Config{
+		SocketPath: filepath.Join(dir, "fourth"), Devices: []string{"rnic0=none"},
+	})
+	devices := see(first) + see(second) + see(third) + see(fourth)
+	if len(seen) != devices || devices != 6 {
+		t.Errorf("%d devices of four NICs have the node GUIDs %v", devices, seen)
 	}
 	for _, d := range []*daemon.Daemon{second, first} {
 		name := filepath.Base(d.SocketPath())

@@ -10,9 +10,9 @@ const head = `# Conformance
 
 <!-- Written by scripts/conformance; "go generate ./scripts/conformance" writes it anew. -->
 
-What each verb does on SoftRNIC's devices of RoCE (` + "`rnic0`" + `) and of iWARP (` + "`iwarp0`" + `),
-and on three devices that programs know: the kernel's soft RoCE (` + "`rdma_rxe`" + `), its soft
-iWARP (` + "`siw`" + `), and NVIDIA's adapters (` + "`mlx5`" + `).
+What each verb does on SoftRNIC's devices of RoCE (` + "`rnic0`" + `) and of iWARP
+(` + "`iwarp0`" + `), and on three devices that programs know: the kernel's soft RoCE
+(` + "`rdma_rxe`" + `), its soft iWARP (` + "`siw`" + `), and NVIDIA's adapters (` + "`mlx5`" + `).
 
 | word | meaning |
 |---|---|
