@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
@@ -44,8 +45,8 @@ var insidePrograms = []string{
 
 // open boots the machine, and starts our NIC in it.
 func (v *inside) open(ctx context.Context) error {
-	if runtime.GOARCH != "amd64" {
-		return bench.Missing("the virtual machine is an amd64 one")
+	if runtime.GOARCH != "amd64" || os.Geteuid() != 0 {
+		return bench.Missing("the virtual machine is an amd64 one, and its cable needs root")
 	}
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
 		return bench.Missing("qemu-system-x86_64 is not installed (scripts/deps.sh interop)")
