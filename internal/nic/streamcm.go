@@ -322,7 +322,7 @@ func (c *connections) rejectStream(i *identifier, private []byte) *rdma.Refusal 
 // there is none any more.
 func (c *connections) disconnectStream(i *identifier) *rdma.Refusal {
 	switch i.state {
-	case idEstablished, idDisconnected, idFailed, idRequested:
+	case idConnecting, idRequested, idAccepted, idEstablished, idDisconnected, idFailed:
 	default:
 		return refusef(syscall.EINVAL, "disconnect: the identifier is %v", i.state)
 	}
