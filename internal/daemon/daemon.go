@@ -145,7 +145,7 @@ func (d *Daemon) assemble() error {
 	d.lane, err = newLane(nic.Config{
 		Devices: d.devices, NodeGUID: guid, Version: d.cfg.Version,
 		Secret: binary.NativeEndian.Uint64(secret[:]), LocalSegment: d.localSegment(),
-		UnreliableRate: unreliableRate(wire), Client: d.cfg.client(),
+		NoPackets: d.withoutPackets, UnreliableRate: unreliableRate(wire), Client: d.cfg.client(),
 		HoldCompletions: d.profile.Completions,
 	}, d.cfg.Spin)
 	if err != nil {

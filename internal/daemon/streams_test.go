@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
@@ -36,6 +39,14 @@ func meetByTCP(t *testing.T, d *daemon.Daemon) (a, b *tcpEnd) {
 // meetAt connects an end on one NIC to an address where another listens.
 func meetAt(t *testing.T, active, passive *daemon.Daemon, address string) (a, b *tcpEnd) {
 	t.Helper()
+	return meetBy(t, "iwarp0", active, passive, address)
+}
+
+// meetBy is meetAt with a choice of the active side's device.
+func meetBy(
+	t *testing.T, device string, active, passive *daemon.Daemon, address string,
+) (a, b *tcpEnd) {
+	t.Helper()
 	a, b = &tcpEnd{t: t}, &tcpEnd{t: t}
 	config := func(d *daemon.Daemon, e *tcpEnd) rdmacm.Config {
 		session, err := rdmacm.Open(t.Context(), connector{d})
@@ -59,7 +70,9 @@ func meetAt(t *testing.T, active, passive *daemon.Daemon, address string) (a, b 
 		}
 		done <- err
 	}()
-	a.conn, err = rdmacm.Dial(t.Context(), "rdma", l.Addr().String(), config(active, a))
+	ours := config(active, a)
+	ours.Device = device
+	a.conn, err = rdmacm.Dial(t.Context(), "rdma", l.Addr().String(), ours)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,10 +215,20 @@ func TestDaemon_TCPAlone_LeavesUDPToOthers(t *testing.T) {
 	if roce.LocalOnly() != "" || second.LocalOnly() == "" {
 		t.Fatalf("UDP is for %q and %q", roce.LocalOnly(), second.LocalOnly())
 	}
-	for _, d := range []*daemon.Daemon{here, second} {
-		x, y := meetAt(t, d, there, b.V4.String()+":0")
+	for i, d := range []*daemon.Daemon{here, second, second} {
+		device := "iwarp0"
+		if i == 2 {
+			device = "" // packets do not get there, so that the address alone decides for TCP
+		}
+		x, y := meetBy(t, device, d, there, b.V4.String()+":0")
 		x.send(y, []byte("by TCP"))
 		y.send(x, []byte("and back"))
+	}
+	_, err := rdmacm.DialUD(t.Context(), "rdma", b.V4.String()+":7", rdmacm.Config{
+		NIC: connector{second},
+	})
+	if !errors.Is(err, unix.ENETUNREACH) {
+		t.Errorf("datagrams: %v", err)
 	}
 }
 

@@ -68,10 +68,9 @@ func (d *Daemon) openWire() (netio.Port, error) {
 	}
 	what := "this NIC serves programs of its own only"
 	if d.hasTransport(nic.TransportIWARP) {
-		what = "RoCE serves programs of this NIC only"
+		what, d.withoutPackets = "RoCE serves programs of this NIC only", true
 	}
 	d.log.Warn(what, "reason", d.localOnly)
-	d.withoutPackets = true
 	return nil, nil
 }
 

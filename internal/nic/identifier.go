@@ -54,6 +54,7 @@ type identifier struct {
 	isPortChosen bool
 	options      idOptions
 	choice       *device // that the program insists on; nil leaves it to the address
+	isFar        bool    // the destination is where packets do not get
 	binding      binding
 	service      *service // of a listener
 	backlog      int
@@ -149,6 +150,8 @@ func (i *identifier) admits(d *device) bool {
 	case i.binding.isBound:
 		return i.binding.device == d
 	case i.choice != nil && i.choice != d:
+		return false
+	case i.isFar && d.transport.hasDatagrams:
 		return false
 	}
 	return d.transport.makes(i.qpType)

@@ -36,6 +36,8 @@ type Config struct {
 	// HoldCompletions is how long the completions of a queue are held back, so that a program finds
 	// many at once, as with some adapters; 0 shows each as it comes.
 	HoldCompletions time.Duration
+	// NoPackets says that packets reach nobody beyond this NIC, while streams do.
+	NoPackets bool
 	// Groups joins multicast groups on the network; nil where there is none.
 	Groups GroupPort
 	// Streams is TCP, which iWARP runs over; nil where there is none.

@@ -168,6 +168,7 @@ func (c *connections) resolve(i *identifier) {
 	case isGroup && i.binding.isBound:
 		c.finishAddress(i, i.src.addr, rdma.MTU4096)
 	default:
+		i.isFar = c.nic.cfg.NoPackets && i.choice == nil
 		i.state = idQuerying
 		c.lookups = append(c.lookups, Lookup{
 			ID: i.handle, Destination: i.dst.addr, Interface: i.dst.scope, Stream: i.needsStream(),
@@ -175,11 +176,17 @@ func (c *connections) resolve(i *identifier) {
 	}
 }
 
-// needsStream reports that no device that an identifier may use has datagrams.
-func (i *identifier) needsStream() bool {
-	return !slices.ContainsFunc(i.session.nic.devices, func(d *device) bool {
-		return i.admits(d) && d.transport.hasDatagrams
-	})
+// needsStream reports that devices over TCP, and no others, will do for an identifier.
+func (i *identifier) needsStream() (only bool) {
+	for _, d := range i.session.nic.devices {
+		if i.admits(d) {
+			if d.transport.hasDatagrams {
+				return false
+			}
+			only = true
+		}
+	}
+	return only
 }
 
 // finishAddress binds an identifier to the way to its destination. source serves where the
