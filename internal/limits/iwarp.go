@@ -16,8 +16,9 @@ const (
 	MPARTRTimeout  = 10 * time.Second
 	// MPAHoldTime is how long a responder leaves the first word to an initiator that has not
 	// offered to say one. RFC 5044 7.1.2 would have it wait for ever, and Linux's siw does not wait
-	// at all: programs whose server speaks first exist.
-	MPAHoldTime = 5 * time.Millisecond
+	// at all: programs whose server speaks first exist. An initiator on siw that has not read the
+	// reply when the first message comes takes both for a fault, and on a busy host it takes a while.
+	MPAHoldTime = 50 * time.Millisecond
 	// StreamDrainTimeout is how long an orderly end may take, and TerminateTimeout the last word of
 	// one that is not.
 	StreamDrainTimeout = 10 * time.Second
