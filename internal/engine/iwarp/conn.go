@@ -54,6 +54,7 @@ type Conn struct {
 	// isShy keeps an initiator silent for a moment after the reply, see ConnConfig.Shyness.
 	isShy bool
 	wait  waiter
+	nudge nudger
 	stats ConnStats
 	// space is what ReceiveSpace has returned.
 	space [1][]byte
@@ -108,16 +109,18 @@ func (c *Conn) emit(e Event) { *c.events.Push() = e }
 
 // PollTimeout returns when HandleTimeout wants to be called.
 func (c *Conn) PollTimeout() clock.Time {
+	t := min(c.deadline, c.nudgeTime())
 	if c.wait.isWaiting {
-		return min(c.deadline, c.wait.look)
+		t = min(t, c.wait.look)
 	}
-	return c.deadline
+	return t
 }
 
 // HandleTimeout does what is due.
 func (c *Conn) HandleTimeout(now clock.Time) {
 	c.enter(now)
 	c.lookAgain()
+	c.nudgePeer()
 	if now < c.deadline || c.phase == phaseClosed {
 		return
 	}
@@ -324,7 +327,7 @@ func (c *Conn) close(end End, how Closing) {
 	c.deadline = clock.Never
 	c.release()
 	c.rx.release(c.buffers)
-	c.wait = waiter{}
+	c.wait, c.nudge = waiter{}, nudger{}
 	c.detach()
 	c.emit(Event{Kind: EventClosed, End: end})
 }

@@ -190,6 +190,7 @@ func (c *Conn) Accept(now clock.Time, q *QP, p *Params) {
 	}
 	c.phase, c.isHeld = phaseOpen, true
 	c.deadline = now.Add(limits.MPAHoldTime)
+	c.beginNudging(c.deadline)
 }
 
 // bounded returns the lesser of own and the peer's depth, if the peer has one.

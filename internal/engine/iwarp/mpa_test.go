@@ -329,7 +329,7 @@ func TestMPA_Initiator_GivesAStrangerTime(t *testing.T) {
 			got[1].header.Opcode != iwarp.OpcodeSend) {
 			t.Errorf("heard %v", got)
 		}
-		if r.n.c.PollTimeout() != clock.Never {
+		if isLarge && r.n.c.PollTimeout() != clock.Never {
 			t.Error("a timer is left")
 		}
 	}
@@ -402,5 +402,47 @@ func TestMPA_Timeouts_OfEachPhase(t *testing.T) {
 	r.wait(limits.MPARTRTimeout)
 	if e := r.n.end(); e.How != HowTimeout || r.n.q.State() != rdma.QPStateError {
 		t.Errorf("RTR: %+v, %v", e, r.n.q.State())
+	}
+}
+
+// TestNudge_SilentPeer_IsSentWritesOfNothing is for a peer that overlooks the first messages of a
+// connection until something else comes.
+func TestNudge_SilentPeer_IsSentWritesOfNothing(t *testing.T) {
+	open := func(isLarge bool) *raw {
+		r := newRaw(t, true, nodeConfig{conn: ConnConfig{Shyness: limits.MPAShyTime}})
+		r.frame()
+		r.say(frameBytes(iwarp.Frame{
+			IsReply: true, Revision: 2, Enhanced: true, LargeFPDU: isLarge,
+			Setup: iwarp.Setup{IRD: 4, ORD: 4},
+		}))
+		return r
+	}
+	r := open(false)
+	var at []time.Duration
+	for range 10_000 {
+		r.wait(time.Millisecond)
+		for _, x := range r.hear() {
+			if x.header.Opcode != iwarp.OpcodeWrite || len(x.payload) != 0 || x.header.STag == 0 {
+				t.Fatalf("heard %v", x)
+			}
+			at = append(at, r.now.Sub(0).Round(10*time.Millisecond))
+		}
+	}
+	if len(at) != nudges || at[0] > 100*time.Millisecond || at[2] > time.Second {
+		t.Errorf("nudged at %v", at)
+	}
+	// One that speaks is left alone, as is one that is no such driver.
+	r = open(false)
+	r.n.receive(1, r.n.at(0, 10))
+	r.wait(20 * time.Millisecond)
+	r.say(fpdu(sendHeader(nil), nil))
+	for range 100 {
+		r.wait(100 * time.Millisecond)
+	}
+	if got := r.hear(); len(got) != 0 || r.n.c.PollTimeout() != clock.Never {
+		t.Errorf("heard %v", got)
+	}
+	if r = open(true); r.n.c.PollTimeout() != clock.Never {
+		t.Error("a peer that takes long FPDUs is watched")
 	}
 }

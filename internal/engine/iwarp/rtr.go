@@ -39,6 +39,7 @@ func (c *Conn) beginTalking() {
 	}
 	c.isShy, c.deadline = false, clock.Never
 	c.sendRTR()
+	c.beginNudging(c.now)
 }
 
 // hearInitiator notes that the initiator has sent something, so that it takes messages, too. isRTR
