@@ -550,6 +550,8 @@ type end struct {
 	id uint32
 	q  *appQP
 	cq *appCQ
+
+	vector work.Vector
 }
 
 // queue makes a queue pair in INIT.

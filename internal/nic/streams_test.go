@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
 )
@@ -441,4 +442,63 @@ func TestStreams_T14_ReceiveComesLate_IsTaken(t *testing.T) {
 		t.Errorf("%q", text)
 	}
 	l.empty()
+}
+
+// pass takes what a node has to send to the other end of a connection, by hand.
+func (e *end) pass(to *end, b []byte) {
+	var id StreamID
+	for e.n.PollStream(e.lan.now, &id) {
+		e.vector.Reset()
+		if !e.n.FillStream(e.lan.now, id, &e.vector) {
+			continue
+		}
+		n := 0
+		for _, p := range e.vector.Pieces {
+			n += copy(b[n:], p)
+		}
+		e.n.HandleSent(e.lan.now, id, n, false)
+		to.n.HandleStream(e.lan.now, to.socks[to.stream()].id, b[:n])
+	}
+}
+
+func (e *end) stream() StreamID {
+	id, _ := e.n.StreamOf(rdma.QPN(e.q.rsp.QPN))
+	return id
+}
+
+func TestStreams_DataPath_AllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	l := newLAN(t)
+	a, z, _ := l.pair()
+	mr, addr, _ := a.region(4096, everyRight)
+	zmr, zaddr, _ := z.region(4096, everyRight)
+	w := wr(rdma.WRWrite, 1)
+	w.RemoteAddr, w.RKey = zaddr, zmr.RKey
+	r := wr(rdma.WRRead, 2)
+	r.RemoteAddr, r.RKey = zaddr, zmr.RKey
+	s := wr(rdma.WRSend, 3)
+	list := abi.SGE{Addr: addr, Length: 1000, LKey: mr.LKey}
+	b := make([]byte, 1<<16)
+	round := func() {
+		z.q.recv(1, abi.SGE{Addr: zaddr, Length: 4096, LKey: zmr.LKey})
+		a.q.send(w, list)
+		a.q.send(r, list)
+		a.q.send(s, list)
+		a.n.HandleDoorbells(l.now)
+		a.pass(z, b)
+		z.pass(a, b)
+		for _, cq := range []*appCQ{a.cq, z.cq} {
+			n, _ := cq.cons.Pending()
+			cq.cons.Release(n)
+		}
+	}
+	round()
+	if got := testing.AllocsPerRun(100, round); got != 0 {
+		t.Errorf("%v allocations a round", got)
+	}
+	if n := a.n.qps[rdma.QPN(a.q.rsp.QPN)].counters[work.CountRDMASends]; n < 100 {
+		t.Errorf("%d sends", n)
+	}
 }
