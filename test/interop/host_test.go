@@ -52,7 +52,23 @@ func newHost(t *testing.T, ns *netnstest.Namespace, img image, up ...string) *ho
 			t.Logf("log of the NIC:\n%s", log.String())
 		}
 	})
+	h.awaitNIC(t)
 	return h
+}
+
+// awaitNIC waits until the NIC answers.
+func (h *host) awaitNIC(t *testing.T) {
+	t.Helper()
+	for range 500 {
+		var err error
+		c := h.command(binary(t), "ps", "--json")
+		h.ns.Do(func() { err = c.Run() })
+		if err == nil {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatal("the NIC does not answer")
 }
 
 func binary(t *testing.T) string {
