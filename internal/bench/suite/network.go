@@ -41,7 +41,7 @@ func (p *Place) networkBulk(key, title string, unit bench.Unit, pathMTU int) ben
 	overTCP, overLimit := 1.2, 0.7
 	if unit == bench.CPUCost {
 		f.Note = "Of all processes, both NICs included. perftest looks for completions all the time," +
-			" but with -e, where it sleeps as iperf3 does."
+			" but with -e, where it sleeps as iperf3 does; writes have no such option."
 		overTCP, overLimit = 1, 0
 	}
 	add := func(name string, n int, more ...string) {
@@ -61,7 +61,7 @@ func (p *Place) networkBulk(key, title string, unit bench.Unit, pathMTU int) ben
 		}
 	}
 	if unit == bench.CPUCost {
-		add("ib_write_bw", 1<<20, "-e")
+		add("ib_read_bw", 1<<20, "-e")
 		add("ib_send_bw", 1<<20, "-e")
 	}
 	return f
