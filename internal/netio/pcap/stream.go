@@ -53,6 +53,17 @@ func (s Streams) StreamEnded(f *tcp.Flow, how tcp.End) {
 	s.each(f, func(c *Capture) { c.offerEnd(f, how) })
 }
 
+// StreamFailed implements tcp.Tap.
+func (s Streams) StreamFailed(f *tcp.Flow, isRefused bool) {
+	s.each(f, func(c *Capture) {
+		x := newFlow(f)
+		c.offerSegment(f, x, 0, flagSYN, nil)
+		if isRefused {
+			c.offerSegment(f, x, 1, flagRST|flagACK, nil)
+		}
+	})
+}
+
 // each calls show for the captures that want a flow, and drops those that have ended.
 func (s Streams) each(f *tcp.Flow, show func(c *Capture)) {
 	t := s.taps
@@ -119,9 +130,7 @@ func (c *Capture) flowOf(f *tcp.Flow) *flow {
 	if c.flows == nil {
 		c.flows = map[tuple]*flow{}
 	}
-	own := direction(f, true)
-	x := &flow{}
-	x.src[own], x.src[1-own] = f.Local, f.Remote
+	x := newFlow(f)
 	c.flows[key] = x
 	c.offerSegment(f, x, 0, flagSYN, nil)
 	c.offerSegment(f, x, 1, flagSYN|flagACK, nil)
@@ -129,6 +138,13 @@ func (c *Capture) flowOf(f *tcp.Flow) *flow {
 	// The request comes before the reply.
 	c.introduce(f, x, 0)
 	c.introduce(f, x, 1)
+	return x
+}
+
+func newFlow(f *tcp.Flow) *flow {
+	own := direction(f, true)
+	x := &flow{}
+	x.src[own], x.src[1-own] = f.Local, f.Remote
 	return x
 }
 
@@ -261,6 +277,8 @@ func (c *Capture) offerEnd(f *tcp.Flow, how tcp.End) {
 		x.ended[dir] = true
 	case tcp.ResetSent, tcp.ResetReceived:
 		c.offerSegment(f, x, direction(f, how == tcp.ResetSent), flagRST|flagACK, nil)
+		x.ended = [2]bool{true, true}
+	case tcp.Forgotten:
 		x.ended = [2]bool{true, true}
 	}
 	if x.ended[0] && x.ended[1] {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -316,6 +317,41 @@ func TestStreams_Count_EndsTheCapture(t *testing.T) {
 	if taken, dropped := capture.End(); taken != 4 || dropped != 0 || c.taps.IsOn() {
 		t.Errorf("%d taken, %d dropped, goes on %v", taken, dropped, c.taps.IsOn())
 	}
+}
+
+func TestStreams_ConnectionRefused_IsShown(t *testing.T) {
+	c := converse(streamAddresses[0][0], streamAddresses[0][1], false)
+	out := newSink()
+	capture := newTestCapture(out, nil)
+	c.taps.Add(capture)
+	c.taps.Streams().StreamFailed(&c.client, true)
+	c.taps.Streams().StreamFailed(&c.client, false)
+	capture.End()
+	<-out.closed
+	lines := seen(t, out.Bytes(), "ip.src", "tcp.flags.str", "tcp.ack")
+	want := []string{
+		"10.0.0.1\t··········S·\t0", "10.0.0.2\t·······A·R··\t1", "10.0.0.1\t··········S·\t0",
+	}
+	if !slices.Equal(lines, want) || len(capture.flows) != 0 {
+		t.Errorf("tshark sees\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+func TestStreams_PeerNeverFollows_IsForgotten(t *testing.T) {
+	c := converse(streamAddresses[0][0], streamAddresses[0][1], false)
+	out := newSink()
+	capture := newTestCapture(out, nil)
+	c.taps.Add(capture)
+	c.open()
+	c.taps.Streams().StreamEnded(&c.client, tcp.EndSent)
+	if len(capture.flows) != 1 {
+		t.Fatal("forgotten too early")
+	}
+	c.taps.Streams().StreamEnded(&c.client, tcp.Forgotten)
+	if taken, _ := capture.End(); taken != 4 || len(capture.flows) != 0 {
+		t.Errorf("%d segments, %d connections are remembered", taken, len(capture.flows))
+	}
+	<-out.closed
 }
 
 func TestFirstFPDU_GarbageInFront_IsSkipped(t *testing.T) {

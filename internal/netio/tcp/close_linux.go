@@ -99,6 +99,7 @@ func (p *Port) bury(now clock.Time) {
 // discardFirst closes the stream that has lingered longest.
 func (p *Port) discardFirst() {
 	if s := p.linger.pop(); s.state == lingering {
+		p.ended(s, Forgotten)
 		p.discard(s)
 	}
 }
@@ -107,6 +108,7 @@ func (p *Port) discardFirst() {
 func (p *Port) sacrifice() bool {
 	for p.linger.len() > 0 {
 		if s := p.linger.pop(); s.state == lingering {
+			p.ended(s, Forgotten)
 			p.discard(s)
 			return true
 		}

@@ -95,6 +95,9 @@ func (p *Port) complete(now clock.Time, s *socket) {
 	}
 	if c.Errno != 0 {
 		p.counters.add(ConnectFailed, 1)
+		if t := p.listener(); t != nil {
+			t.StreamFailed(&s.flow, c.Errno == unix.ECONNREFUSED)
+		}
 		p.discard(s)
 		p.handler.HandleConnected(now, s.id, &c)
 		return

@@ -17,6 +17,8 @@ type Tap interface {
 	// StreamOpened and StreamEnded show the ends of a connection.
 	StreamOpened(f *Flow)
 	StreamEnded(f *Flow, how End)
+	// StreamFailed shows a connection that could not be made; isRefused says that the peer said so.
+	StreamFailed(f *Flow, isRefused bool)
 }
 
 // End is how one direction of a stream, or both, came to an end.
@@ -28,6 +30,8 @@ const (
 	EndReceived            // the peer did
 	ResetSent              // we reset the connection
 	ResetReceived
+	// Forgotten ends what is known of a flow: the peer's end did not come in time.
+	Forgotten
 )
 
 // FirstBytes is how much of the beginning of each direction a Flow remembers: the fixed part of an
