@@ -47,6 +47,34 @@ func TestIWARP_Programs(t *testing.T) {
 	})
 }
 
+// TestIWARP_IPv6 connects by IPv6, within a host and between two, and a listener of both families by
+// either.
+func TestIWARP_IPv6(t *testing.T) {
+	atPlaces(t, func(t *testing.T, p pair) {
+		p.onIWARP(t, "")
+		six := p
+		six.address = "::1"
+		if p.server != p.client {
+			six.address = p.server.ns.V6.String()
+		}
+		client := "rping -c -a ADDR -p PORT -C 10 -V -v"
+		for name, row := range map[string]cmRow{
+			"Named":  {server: "rping -s -a ADDR -p PORT -C 10 -V -v", client: client, noisy: true},
+			"Any":    {server: "rping -s -a :: -p PORT -C 10 -V -v", client: client, noisy: true},
+			"AnyBy4": {server: "rping -s -a :: -p PORT -C 10 -V -v", client: client, noisy: true},
+		} {
+			t.Run(name, func(t *testing.T) {
+				row.wants = "ping data: rdma-ping-9:"
+				if name == "AnyBy4" {
+					row.test(t, p)
+				} else {
+					row.test(t, six)
+				}
+			})
+		}
+	})
+}
+
 // iwarpOptions are what a device of iWARP can be told.
 var iwarpOptions = []string{
 	",crc=on", ",markers=on", ",crc=on,markers=on", ",mpa=1", ",mpa=1,crc=on,markers=on",
