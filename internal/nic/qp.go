@@ -245,7 +245,7 @@ func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Share
 	}
 	switch {
 	case q.srq != nil:
-		cfg.RQ = q.srq
+		cfg.RQ, cfg.ReceivePD = q.srq, mem.PD(q.srq.pd)
 		q.serveTags(&cfg)
 	case hasReceives(req):
 		cfg.RQ = work.NewReceiveQueue(ring.NewConsumer(m[rsp.RQOffset:],

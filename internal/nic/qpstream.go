@@ -28,7 +28,7 @@ func (q *qp) newStreamed(cfg *ibt.Config) {
 	q.iwarp = iwarp.New(iwarp.Config{
 		Host: streamHost{q}, QPN: cfg.QPN, PD: cfg.PD, SQ: cfg.SQ, RQ: cfg.RQ, SendCQ: cfg.SendCQ,
 		RecvCQ: cfg.RecvCQ, MaxSGE: cfg.MaxSGE, MaxInline: cfg.MaxInline, SignalAll: cfg.SignalAll,
-		Scratch: cfg.Scratch,
+		Scratch: cfg.Scratch, ReceivePD: cfg.ReceivePD,
 	})
 	q.engine = q.iwarp
 }

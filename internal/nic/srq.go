@@ -121,7 +121,8 @@ func (s *srq) join(req *abi.CreateSRQReq) {
 	c := s.context
 	s.number, s.xrcd, s.cq = c.nic.newSRQN(), c.xrcds[req.XRCD], c.cqs[req.CQ]
 	s.domain = s.xrcd.domain
-	s.target = ibt.Target{PD: mem.PD(req.PD), RQ: s, RecvCQ: s.cq}
+	pd := mem.PD(req.PD)
+	s.target = ibt.Target{PD: pd, ReceivePD: pd, RQ: s, RecvCQ: s.cq}
 	s.xrcd.users++
 	s.cq.users++
 	c.nic.srqns[s.number] = s

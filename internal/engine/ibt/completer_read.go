@@ -53,7 +53,7 @@ func (q *QP) handleReadResponse(p *Packet) {
 		q.failHead(rdma.WCBadRespErr, abi.VendorBadResponse)
 		return
 	}
-	f := q.table.Scatter(q.cfg.PD, w.List(), uint64(off), p.Payload)
+	f := q.table.Scatter(q.listPD(w), w.List(), uint64(off), p.Payload)
 	if f != mem.FaultNone {
 		w.Fault = f
 		q.failHead(rdma.WCLocProtErr, work.VendorOf(f))
@@ -74,7 +74,7 @@ func (q *QP) handleAtomicAcknowledge(p *Packet) {
 	}
 	b := &q.word
 	binary.NativeEndian.PutUint64(b[:], uint64(p.Headers.AtomicAck))
-	if f := q.table.Scatter(q.cfg.PD, w.List(), 0, b[:]); f != mem.FaultNone {
+	if f := q.table.Scatter(q.listPD(w), w.List(), 0, b[:]); f != mem.FaultNone {
 		w.Fault = f
 		q.failHead(rdma.WCLocProtErr, work.VendorOf(f))
 		return

@@ -156,7 +156,7 @@ func newNode(t testing.TB, c nodeConfig) *node {
 	}
 	if c.qpType == rdma.QPTypeXRCRecv {
 		own.Domain = &oneQueue{Target{
-			PD: testPD, RQ: work.NewReceiveQueue(rq, testSGEs, true), RecvCQ: &n.recvs,
+			PD: testPD, ReceivePD: testPD, RQ: work.NewReceiveQueue(rq, testSGEs, true), RecvCQ: &n.recvs,
 		}}
 		own.PD, own.SQ, own.RQ, own.SendCQ, own.RecvCQ = 0, nil, nil, nil, nil
 	}

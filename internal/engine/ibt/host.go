@@ -30,9 +30,12 @@ type Host interface {
 // Target is where the requests of a peer go: whose memory they may touch, which receives they take,
 // and where those complete.
 type Target struct {
-	PD     mem.PD
-	RQ     work.ReceiveQueue
-	RecvCQ work.CompletionQueue
+	PD mem.PD // what remote keys are judged by
+	// ReceivePD is what the lists of receives are judged by: that of a shared receive queue (IBTA
+	// 10.2.9.1), which need not be the queue pair's.
+	ReceivePD mem.PD
+	RQ        work.ReceiveQueue
+	RecvCQ    work.CompletionQueue
 }
 
 // Domain is an XRC domain. Its receiving queue pairs have no protection domain, receives or
@@ -45,15 +48,17 @@ type Domain interface {
 
 // Config makes a QP.
 type Config struct {
-	Host   Host
-	Type   rdma.QPType
-	QPN    rdma.QPN
-	PD     mem.PD
-	SQ     *ring.Consumer    // nil without a send queue
-	RQ     work.ReceiveQueue // nil for XRC
-	SendCQ work.CompletionQueue
-	RecvCQ work.CompletionQueue
-	Domain Domain // XRC_RECV only
+	Host Host
+	Type rdma.QPType
+	QPN  rdma.QPN
+	PD   mem.PD
+	SQ   *ring.Consumer    // nil without a send queue
+	RQ   work.ReceiveQueue // nil for XRC
+	// ReceivePD is the protection domain of RQ where that is a shared one; else 0, for PD.
+	ReceivePD mem.PD
+	SendCQ    work.CompletionQueue
+	RecvCQ    work.CompletionQueue
+	Domain    Domain // XRC_RECV only
 	// Tags is what RQ matches tags with; nil for most. RC only, with a send queue.
 	Tags      work.Matcher
 	MaxSGE    uint32 // of the send queue

@@ -48,7 +48,12 @@ func New(cfg Config) *QP {
 	q := &QP{cfg: cfg, host: cfg.Host, table: cfg.Host.Memory(), base: serviceBase(cfg.Type)}
 	q.tagging = newTagging(cfg.Tags)
 	q.send.ring = cfg.SQ
-	q.recv.target = Target{PD: cfg.PD, RQ: cfg.RQ, RecvCQ: cfg.RecvCQ}
+	if cfg.ReceivePD == 0 {
+		cfg.ReceivePD = cfg.PD
+	}
+	q.recv.target = Target{
+		PD: cfg.PD, ReceivePD: cfg.ReceivePD, RQ: cfg.RQ, RecvCQ: cfg.RecvCQ,
+	}
 	q.reset()
 	return q
 }
@@ -65,6 +70,15 @@ func (q *QP) PD() mem.PD { return q.cfg.PD }
 // accessor is this QP, with the protection domain it has itself, as the protection table knows
 // users of keys.
 func (q *QP) accessor() mem.Accessor { return mem.Accessor{PD: q.cfg.PD, QP: q.cfg.QPN} }
+
+// listPD is the protection domain that the list of a request is judged by. The data of a
+// rendezvous go into a buffer that was posted to the shared receive queue.
+func (q *QP) listPD(w *sendWR) mem.PD {
+	if w.owner == ownerRead {
+		return q.recv.target.ReceivePD
+	}
+	return q.cfg.PD
+}
 
 // State returns the state; it is always one of the seven.
 func (q *QP) State() rdma.QPState { return q.state }

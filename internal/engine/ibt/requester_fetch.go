@@ -110,5 +110,5 @@ func (q *QP) checkWQEList(w *sendWR) {
 	if w.op.isAnswered() && !w.op.isMoving {
 		want = rdma.AccessLocalWrite
 	}
-	w.CheckList(q.table, q.cfg.PD, want)
+	w.CheckList(q.table, q.listPD(w), want)
 }

@@ -100,7 +100,7 @@ func (q *QP) fillReceive(b []byte, off uint64) verdict {
 		r.cause.Vendor, r.cause.Length = abi.VendorLength, off+uint64(len(b))
 		return verdictTooLong
 	}
-	f := q.table.Scatter(r.target.PD, r.wr.List, off, b)
+	f := q.table.Scatter(r.target.ReceivePD, r.wr.List, off, b)
 	if f != mem.FaultNone {
 		return q.refuseReceive(f, off)
 	}
@@ -129,8 +129,8 @@ func (q *QP) noteEntryAt(off uint64) {
 			continue
 		}
 		off = 0
-		_, f := q.table.Check(rdma.Key(s.LKey), r.target.PD, s.Addr, uint64(s.Length),
-			rdma.AccessLocalWrite)
+		_, f := q.table.Check(rdma.Key(s.LKey), r.target.ReceivePD, s.Addr,
+			uint64(s.Length), rdma.AccessLocalWrite)
 		isUnreachable := r.cause.Fault == mem.FaultMemory || r.cause.Fault == mem.FaultGone
 		if f != mem.FaultNone || isUnreachable {
 			r.cause.Key, r.cause.Addr, r.cause.Length = rdma.Key(s.LKey), s.Addr, uint64(s.Length)

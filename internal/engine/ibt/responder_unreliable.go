@@ -89,9 +89,9 @@ func (q *QP) handleDatagram(p *Packet) {
 func (q *QP) fillDatagram(p *Packet) verdict {
 	r := &q.recv
 	q.host.NetworkHeader(p, &q.grh)
-	f := q.table.Scatter(r.target.PD, r.wr.List, 0, q.grh[:])
+	f := q.table.Scatter(r.target.ReceivePD, r.wr.List, 0, q.grh[:])
 	if f == mem.FaultNone {
-		f = q.table.Scatter(r.target.PD, r.wr.List, GRHBytes, p.Payload)
+		f = q.table.Scatter(r.target.ReceivePD, r.wr.List, GRHBytes, p.Payload)
 	}
 	if f != mem.FaultNone {
 		return q.refuseReceive(f, 0)

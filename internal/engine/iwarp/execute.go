@@ -194,7 +194,7 @@ func (c *Conn) place(b []byte) bool {
 			return false
 		}
 	case iwarp.KindSend:
-		mf = q.table.Scatter(q.cfg.PD, r.wr.List, uint64(r.mo)+at, b)
+		mf = q.table.Scatter(q.cfg.ReceivePD, r.wr.List, uint64(r.mo)+at, b)
 		if mf != mem.FaultNone {
 			f = q.noteReceive(mf, uint64(r.mo)+at)
 		}

@@ -117,6 +117,8 @@ type nodeConfig struct {
 	conn    ConnConfig
 	params  Params
 	access  rdma.Access // of the QP; 0 is any
+	// receivePD is that of the receive queue, where it is another than the QP's.
+	receivePD mem.PD
 }
 
 func newNode(t testing.TB, name string, c nodeConfig) *node {
@@ -140,6 +142,7 @@ func newNode(t testing.TB, name string, c nodeConfig) *node {
 		Host: n, QPN: rdma.QPN(name[0]), PD: testPD, SQ: sq,
 		RQ: work.NewReceiveQueue(rq, testSGEs, c.shared), SendCQ: &n.sends, RecvCQ: &n.recvs,
 		MaxSGE: testSGEs, MaxInline: inlineMx, SignalAll: c.all,
+		ReceivePD: c.receivePD,
 	})
 	n.q.Modify(0, &Attr{Access: c.access}, rdma.QPAttrAccessFlags, rdma.QPStateInit)
 	n.params = c.params

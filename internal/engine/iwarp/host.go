@@ -26,6 +26,7 @@ type Config struct {
 	PD        mem.PD
 	SQ        *ring.Consumer
 	RQ        work.ReceiveQueue
+	ReceivePD mem.PD // that of RQ where it is a shared one; else 0, for PD
 	SendCQ    work.CompletionQueue
 	RecvCQ    work.CompletionQueue
 	MaxSGE    uint32 // of the send queue

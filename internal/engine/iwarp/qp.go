@@ -36,6 +36,9 @@ func New(cfg Config) *QP {
 	if cfg.Scratch == nil {
 		cfg.Scratch = work.NewScratch()
 	}
+	if cfg.ReceivePD == 0 {
+		cfg.ReceivePD = cfg.PD
+	}
 	q := &QP{cfg: cfg, host: cfg.Host, table: cfg.Host.Memory()}
 	q.send.queue = work.NewSendQueue(cfg.SQ)
 	q.reset()

@@ -30,7 +30,7 @@ func (c *Conn) ReceiveSpace() [][]byte {
 		b, f = q.table.ViewScatter(q.cfg.PD, w.List(), uint64(w.got)+uint64(s.placed), left)
 	case iwarp.KindSend:
 		off := uint64(q.recv.mo) + uint64(s.placed)
-		b, f = q.table.ViewScatter(q.cfg.PD, q.recv.wr.List, off, left)
+		b, f = q.table.ViewScatter(q.cfg.ReceivePD, q.recv.wr.List, off, left)
 	default:
 		return nil
 	}
