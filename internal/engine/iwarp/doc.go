@@ -12,6 +12,10 @@
 //	c.HandleEnd(now, errno)          the peer's direction ended
 //	c.HandleTimeout(now)             c.PollTimeout() has come
 //
+// Where a message that is coming in belongs in mapped memory, c.ReceiveSpace says so, and the owner
+// may receive there and call c.HandleReceived instead. While c.IsWaiting it does not read at all:
+// the next message needs a receive that the application has not posted yet.
+//
 // After any of these the owner drains, in this order,
 //
 //	for c.PollEvent(&event) { … }

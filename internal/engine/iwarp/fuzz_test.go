@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -13,17 +14,24 @@ import (
 )
 
 // FuzzConn_HandleStream gives a node any bytes, in pieces of any size. The first byte chooses what
-// it is: initiator or responder, CRC, markers, and whether MPA is already through.
+// it is: initiator or responder, CRC, markers, whether MPA is already through, and what it does to
+// be kind to its peer.
 func FuzzConn_HandleStream(f *testing.F) {
 	f.Add(byte(0), byte(3), request(nil))
 	r := newRaw(f, false, nodeConfig{bytes: 1 << 20})
 	for i := range offences {
-		f.Add(byte(8+i%8), byte(i), offences[i].say(r))
+		f.Add(byte(8+i%8+i%3<<4), byte(i), offences[i].say(r))
 	}
 	f.Fuzz(func(t *testing.T, flags, size byte, b []byte) {
 		c := nodeConfig{
 			bytes: 64 << 10, conn: ConnConfig{CRC: flags&2 != 0, Markers: flags&4 != 0},
 			params: Params{IRD: 4, ORD: 2},
+		}
+		if flags&16 != 0 {
+			c.conn.Shyness = time.Millisecond
+		}
+		if flags&32 != 0 {
+			c.conn.Patience = time.Millisecond
 		}
 		var r *raw
 		switch isInitiator := flags&1 != 0; {
@@ -48,6 +56,9 @@ func FuzzConn_HandleStream(f *testing.F) {
 				x = x[k:]
 			}
 			r.say(x)
+			if flags&64 != 0 {
+				r.wait(time.Millisecond)
+			}
 		}
 		r.n.c.HandleEnd(r.now, 0)
 		r.drain()
@@ -59,9 +70,10 @@ func FuzzConn_HandleStream(f *testing.F) {
 // checkEnd checks what holds of a node whose connection is over, however it came to its end.
 func checkEnd(t testing.TB, n *node) {
 	t.Helper()
-	if !n.c.IsClosed() {
-		n.c.HandleTimeout(n.c.PollTimeout())
-		n.poll(n.c.PollTimeout())
+	for i := 0; i < 100 && !n.c.IsClosed(); i++ {
+		now := n.c.PollTimeout()
+		n.c.HandleTimeout(now)
+		n.poll(now)
 	}
 	if !n.c.IsClosed() || n.c.HasWork() || n.q.Conn() != nil {
 		t.Fatalf("%s does not end: %v", n.name, n.kinds())

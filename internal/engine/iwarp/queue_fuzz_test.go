@@ -18,7 +18,7 @@ func FuzzQP_Queues(f *testing.F) {
 	wqe := make([]byte, abi.SendWQEBytes)
 	for op := range byte(16) {
 		abi.EncodeSendWQE(wqe, &abi.SendWQE{Opcode: op, Flags: 2, NumSGE: 1, RemoteAddr: testBase})
-		f.Add(slices.Concat([]byte{1}, wqe), byte(op))
+		f.Add(slices.Concat([]byte{1}, wqe), op)
 	}
 	f.Add([]byte{200, 1, 2, 3}, byte(0))
 	f.Fuzz(func(t *testing.T, b []byte, edit byte) {
