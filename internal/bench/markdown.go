@@ -104,7 +104,7 @@ func (p *Beaten) cells(unit Unit) string {
 		value = p.text(unit)
 	}
 	if p.Ratio > 0 {
-		ratio = fmt.Sprintf("%.2f ×", p.Ratio)
+		ratio = digits(p.Ratio) + " ×"
 	}
 	sign := "≥"
 	if unit.IsLower() {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/bench"
+	"github.com/softrnic/softrnic/internal/bench/suite"
 	"github.com/softrnic/softrnic/internal/bench/tool"
 	"github.com/softrnic/softrnic/test/vmtest"
 )
@@ -231,7 +232,7 @@ func (v *inside) figures(faster, quicker, oftener float64) []bench.Figure {
 			}
 		}
 		return bench.Row{
-			Name: fmt.Sprintf("%s %d B", t.Name, t.Size), Ours: gauge("SoftRNIC", true),
+			Name: t.Name + " " + suite.Size(t.Size), Ours: gauge("SoftRNIC", true),
 			Goals: []bench.Goal{{Peer: gauge(v.driver.Link, false), Factor: factor}},
 		}
 	}

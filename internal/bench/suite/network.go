@@ -46,7 +46,7 @@ func (p *Place) networkBulk(key, title string, unit bench.Unit, pathMTU int) ben
 	}
 	add := func(name string, n int, more ...string) {
 		f.Rows = append(f.Rows, bench.Row{
-			Name: strings.Join(append([]string{name, size(n)}, more...), " "),
+			Name: strings.Join(append([]string{name, Size(n)}, more...), " "),
 			Ours: p.perftest(name, n, networkBytes/n, more...),
 			Goals: []bench.Goal{
 				{Peer: p.iperf(n), Factor: overTCP},
@@ -78,7 +78,7 @@ func (p *Place) networkLatency() bench.Figure {
 	for _, name := range []string{"ib_write_lat", "ib_send_lat", "ib_read_lat"} {
 		for _, n := range smallSizes {
 			f.Rows = append(f.Rows, bench.Row{
-				Name: name + " " + size(n), Ours: p.perftest(name, n, networkCount),
+				Name: name + " " + Size(n), Ours: p.perftest(name, n, networkCount),
 				Goals: []bench.Goal{{Peer: p.qperf(tool.QperfLatency, n), Factor: 1}},
 			})
 		}
@@ -94,7 +94,7 @@ func (p *Place) networkRate() bench.Figure {
 	for _, name := range []string{"ib_write_bw", "ib_send_bw"} {
 		for _, n := range smallSizes {
 			f.Rows = append(f.Rows, bench.Row{
-				Name: name + " " + size(n), Ours: p.perftest(name, n, messages/2, "-l", "16"),
+				Name: name + " " + Size(n), Ours: p.perftest(name, n, messages/2, "-l", "16"),
 				Goals: []bench.Goal{{
 					Peer: p.probes("UDP datagrams", probe.UDPServe, probe.UDPSend, n,
 						p.count(messages/2), 0),
@@ -114,7 +114,7 @@ func Stream(p *Place, factor float64) []bench.Figure {
 	for _, name := range []string{"ib_write_bw", "ib_read_bw", "ib_send_bw"} {
 		for _, n := range bulkSizes {
 			bandwidth.Rows = append(bandwidth.Rows, bench.Row{
-				Name: name + " " + size(n), Ours: p.perftest(name, n, networkBytes/n),
+				Name: name + " " + Size(n), Ours: p.perftest(name, n, networkBytes/n),
 				Goals: []bench.Goal{{Peer: p.iperf(n), Factor: factor}},
 			})
 		}
@@ -126,7 +126,7 @@ func Stream(p *Place, factor float64) []bench.Figure {
 	for _, name := range []string{"ib_write_lat", "ib_send_lat", "ib_read_lat"} {
 		const n = 64
 		latency.Rows = append(latency.Rows, bench.Row{
-			Name: name + " " + size(n), Ours: p.perftest(name, n, networkCount),
+			Name: name + " " + Size(n), Ours: p.perftest(name, n, networkCount),
 			Goals: []bench.Goal{{Peer: p.qperf(tool.QperfLatency, n), Factor: 1.3}},
 		})
 	}

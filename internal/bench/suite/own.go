@@ -67,7 +67,7 @@ func Own(p *Place) []bench.Figure {
 	} {
 		for _, n := range bulkSizes {
 			bandwidth.Rows = append(bandwidth.Rows, bench.Row{
-				Name: operation + " " + size(n), Ours: p.verbs(operation, n, p.count(localBytes/2/n), 16),
+				Name: operation + " " + Size(n), Ours: p.verbs(operation, n, p.count(localBytes/2/n), 16),
 				Goals: []bench.Goal{
 					bench.Beside(p.probes("TCP", probe.TCPServe, probe.TCPSend, n, p.count(localBytes/2/n))),
 					bench.Beside(p.copied(n)),
@@ -80,7 +80,7 @@ func Own(p *Place) []bench.Figure {
 	} {
 		const n = 8
 		latency.Rows = append(latency.Rows, bench.Row{
-			Name: operation + " " + size(n), Ours: p.verbs(operation, n, p.count(50000), 1),
+			Name: operation + " " + Size(n), Ours: p.verbs(operation, n, p.count(50000), 1),
 			Goals: []bench.Goal{
 				bench.Beside(p.probes("TCP", probe.TCPEcho, probe.TCPPing, n, p.count(20000))),
 				bench.Beside(p.pingPong()),
@@ -90,7 +90,7 @@ func Own(p *Place) []bench.Figure {
 	for _, operation := range []string{probe.OperationWrite, probe.OperationSend} {
 		const n = 8
 		rate.Rows = append(rate.Rows, bench.Row{
-			Name: operation + " " + size(n), Ours: p.verbs(operation, n, p.count(500000), 16),
+			Name: operation + " " + Size(n), Ours: p.verbs(operation, n, p.count(500000), 16),
 			Goals: []bench.Goal{
 				bench.Beside(p.probes("TCP", probe.TCPServe, probe.TCPSend, n, p.count(500000))),
 			},

@@ -25,6 +25,9 @@ func NewPlace(name string, path *tool.Path) *Place {
 	}
 }
 
+// fresh is the same place with NICs of its own, which have done nothing before.
+func (p *Place) fresh(name string) *Place { return NewPlace(p.Name+", "+name, p.Path) }
+
 // key is the beginning of the names of files about the place.
 func (p *Place) key() string {
 	return strings.NewReplacer(" ", "-", ",", "").Replace(strings.ToLower(p.Name))
@@ -36,8 +39,8 @@ func (p *Place) gauge(
 	return &bench.Gauge{Key: p.Name + "/" + key, Who: who, Stage: p.Stage, Run: run}
 }
 
-// size is a number of bytes as people write it.
-func size(n int) string {
+// Size is a number of bytes as people write it.
+func Size(n int) string {
 	switch {
 	case n >= 1<<20 && n%(1<<20) == 0:
 		return fmt.Sprintf("%d MiB", n>>20)

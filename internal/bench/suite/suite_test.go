@@ -88,7 +88,7 @@ func TestSize_Bytes_AreReadable(t *testing.T) {
 	for n, want := range map[int]string{
 		2: "2 B", 1000: "1000 B", 65536: "64 KiB", 1 << 20: "1 MiB", 3 << 19: "1536 KiB",
 	} {
-		if got := size(n); got != want {
+		if got := Size(n); got != want {
 			t.Errorf("%d is %q, want %q", n, got, want)
 		}
 	}

@@ -26,7 +26,8 @@ type Path struct {
 	// Length scales how long programs run; 1 is for figures that people can trust.
 	Length float64
 
-	port int
+	port  int
+	setUp map[string]time.Duration // see setUpTime
 }
 
 // firstPort is below those that the system gives out by itself.
