@@ -66,7 +66,7 @@ func parseDevices(specs []string, isAlone bool) ([]nic.DeviceConfig, error) {
 		case chosen[i] != nil && out[i] != "":
 			return nil, fmt.Errorf("daemon: device %s contradicts %s: both are of %v",
 				chosen[i].Name, out[i], d.transport)
-		case chosen[i] == nil && out[i] == "" && !(isAlone && d.needsNetwork):
+		case chosen[i] == nil && out[i] == "" && (!isAlone || !d.needsNetwork):
 			chosen[i] = &nic.DeviceConfig{Name: d.name, Transport: d.transport}
 		}
 	}
