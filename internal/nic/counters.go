@@ -21,6 +21,8 @@ type Counters struct {
 	// TCP connections of iWARP: made, taken, refused, and given up for others before they had said
 	// anything that makes sense.
 	StreamsConnected, StreamsAccepted, StreamsRefused, StreamsDisplaced uint64
+	// StreamsNoMPA are those whose peer did not ask for a connection of iWARP, or not in time.
+	StreamsNoMPA uint64
 }
 
 // engineCounterNames are the names that users of rxe (hw_counters) and mlx5 know; our own names
@@ -53,6 +55,9 @@ var engineCounterNames = [work.CounterCount]string{
 	work.CountFlushed:          "cqe_flush_error",
 	work.CountBadPKey:          "bad_pkey",
 	work.CountBadQKey:          "bad_qkey",
+	work.CountSentTerminate:    "sent_terminate",
+	work.CountRcvdTerminate:    "rcvd_terminate",
+	work.CountBadFPDU:          "bad_fpdu",
 }
 
 // Named lists the counters, with those of devices, by name, in no order that matters: it is for
@@ -65,6 +70,7 @@ func (c *Counters) Named(devices *EngineCounters) map[string]uint64 {
 		"cm_requests_turned_away": c.TurnedAway,
 		"tcp_connected":           c.StreamsConnected, "tcp_accepted": c.StreamsAccepted,
 		"tcp_refused": c.StreamsRefused, "tcp_displaced": c.StreamsDisplaced,
+		"tcp_no_mpa": c.StreamsNoMPA,
 	}
 	for i, name := range engineCounterNames {
 		out[name] = devices[i]

@@ -238,6 +238,9 @@ func (t *streams) react(s *stream, e *iwarp.Event) {
 func (t *streams) closed(s *stream, e *iwarp.Event) {
 	i, q, closing := s.owner, s.qp, s.conn.Closing()
 	wasAsked := !s.isUnasked
+	if how := e.End.How; !wasAsked && (how == iwarp.HowProtocol || how == iwarp.HowTimeout) {
+		t.nic.counters.StreamsNoMPA++
+	}
 	t.forget(s)
 	switch {
 	case e.End.How == iwarp.HowReset: // the shell has forgotten it

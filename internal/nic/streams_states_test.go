@@ -253,6 +253,9 @@ func TestStreams_Strangers_AreShownTheDoor(t *testing.T) {
 	if len(z.events) != 0 || a.q.state() != sRTS || z.q.state() != sRTS {
 		t.Errorf("events %+v, states %v and %v", z.events, a.q.state(), z.q.state())
 	}
+	if got := z.n.counters.StreamsNoMPA; got != 8 {
+		t.Errorf("%d connections without an MPA request were counted", got)
+	}
 	l.clean()
 	l.empty()
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/iwarp"
@@ -388,6 +389,9 @@ func TestHostile_WrongCRC_PlacesNothing(t *testing.T) {
 		b[len(b)/2] ^= 0x10
 		r.say(b)
 		r.wantTerminate(iwarp.CodeMPACRC)
+		if r.n.counters[work.CountBadFPDU] != 1 || r.n.counters[work.CountSentTerminate] != 1 {
+			t.Errorf("counters %v", r.n.counters)
+		}
 		if !bytes.Equal(r.n.mem[:100], make([]byte, 100)) {
 			t.Error("placed")
 		}
@@ -482,7 +486,7 @@ func TestHostile_Terminate_FlushesAndTells(t *testing.T) {
 		}
 		r.say(fpdu(iwarp.Header{Opcode: iwarp.OpcodeTerminate, Last: true, MSN: 1}, x.Append(nil)))
 		if e := r.n.end(); e.How != HowTerminateReceived || e.Code != iwarp.CodeProtectionSTag ||
-			r.n.c.Closing() != CloseFIN {
+			r.n.c.Closing() != CloseFIN || r.n.counters[work.CountRcvdTerminate] != 1 {
 			t.Errorf("ended %+v", e)
 		}
 		wantStatus(t, r.n.sends.take(), rdma.WCWRFlushErr)

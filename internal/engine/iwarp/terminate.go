@@ -23,6 +23,7 @@ func (c *Conn) refuseSegment(f fault, content []byte) {
 // refuseFPDU ends the connection for an FPDU that MPA does not let through.
 func (c *Conn) refuseFPDU(code iwarp.Code) {
 	c.qp.recv.cause = work.Cause{}
+	c.qp.host.Count(work.CountBadFPDU, 1)
 	c.refuse(protocolFault(code), &iwarp.Terminate{Code: code}, 0)
 }
 
@@ -80,12 +81,13 @@ func (c *Conn) terminate(t *iwarp.Terminate) {
 	h := iwarp.Header{Opcode: iwarp.OpcodeTerminate, Last: true, MSN: 1}
 	var b [iwarp.TerminateMax]byte
 	c.frameSmall(&h, t.Append(b[:0]))
-	c.qp.host.Count(work.CountSentNak, 1)
+	c.qp.host.Count(work.CountSentTerminate, 1)
 }
 
 // handleTerminate takes the peer's last word.
 func (c *Conn) handleTerminate(content []byte) {
 	q := c.qp
+	q.host.Count(work.CountRcvdTerminate, 1)
 	var t iwarp.Terminate
 	_ = t.Parse(content) // a cut one still tells its code
 	x := work.Cause{

@@ -31,5 +31,9 @@ const (
 	CountFlushed
 	CountBadPKey // packets dropped for their P_Key
 	CountBadQKey // UD packets dropped for their Q_Key
+	// iWARP.
+	CountSentTerminate // Terminates sent: the peer broke a rule, or this side cannot go on
+	CountRcvdTerminate
+	CountBadFPDU // FPDUs with a wrong CRC or marker
 	CounterCount // number of counters
 )
