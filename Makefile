@@ -18,7 +18,7 @@ EMBED := internal/dropin/files
 
 # Everything but the programs' own end-to-end tests, which run alone: they measure time.
 UNIT  := . ./internal/... ./verbs/... ./rdmacm/... ./clib/... ./cmd/... ./examples/... \
-         ./scripts/... ./test/conformance/... ./test/nictest/...
+         ./scripts/... ./test/conformance/... ./test/nictest/... ./test/bench
 E2E   := ./test/e2e/... ./test/pyverbs ./test/rsocket
 # What works with several threads, or with memory that others write.
 RACE  := . ./internal/... ./verbs/... ./rdmacm/...

@@ -21,8 +21,8 @@ const coldBytes = 256 << 20
 
 // measureCopy copies pieces that nobody has touched for long.
 func measureCopy(_ context.Context, args []string) (bench.Sample, error) {
-	var size, total int
-	if err := numbers(args, &size, &total); err != nil {
+	var size, count int
+	if err := numbers(args, &size, &count); err != nil {
 		return nil, err
 	}
 	if size == 0 || size > coldBytes {
@@ -41,16 +41,15 @@ func measureCopy(_ context.Context, args []string) (bench.Sample, error) {
 		source[i], target[i] = byte(i>>12), 1
 	}
 	begin, at := time.Now(), 0
-	for done := 0; done < total; done += size {
+	for range count {
 		if at+size > coldBytes {
 			at = 0
 		}
 		copy(target[at:at+size], source[at:at+size])
 		at += size
 	}
-	count := (total + size - 1) / size
-	took := time.Since(begin)
-	return bench.Sample{bench.Bandwidth: float64(count*size) / float64(took.Nanoseconds())}, nil
+	took := float64(time.Since(begin).Nanoseconds())
+	return bench.Sample{bench.Bandwidth: float64(count) * float64(size) / took}, nil
 }
 
 func anonymous(n int) ([]byte, error) {

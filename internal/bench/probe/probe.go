@@ -13,7 +13,7 @@ import (
 
 // Names of programs, with their arguments.
 const (
-	Copy       = "copy"        // SIZE BYTES
+	Copy       = "copy"        // SIZE COUNT
 	PingPong   = "pingpong"    // ROUNDS
 	UDPServe   = "udp-serve"   // ADDRESS SEGMENT COUNT CHECKSUMS
 	UDPSend    = "udp-send"    // ADDRESS SEGMENT COUNT CHECKSUMS

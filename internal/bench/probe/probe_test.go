@@ -101,7 +101,7 @@ func TestCopy_Pieces_HaveABandwidth(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a gigabyte")
 	}
-	wants(t, play(t, Copy, "65536", "10000000"), bench.Bandwidth)
+	wants(t, play(t, Copy, "65536", "150"), bench.Bandwidth)
 }
 
 func TestPingPong_TwoProcesses_HaveALatency(t *testing.T) {

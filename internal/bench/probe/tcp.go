@@ -82,7 +82,7 @@ func sendTCP(_ context.Context, args []string) (bench.Sample, error) {
 		return nil, err
 	}
 	took := float64(time.Since(begin).Nanoseconds())
-	if total != uint64(size*count) {
+	if total != uint64(size)*uint64(count) {
 		return nil, io.ErrUnexpectedEOF
 	}
 	return bench.Sample{

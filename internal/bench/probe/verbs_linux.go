@@ -138,7 +138,7 @@ func measureVerbs(ctx context.Context, args []string) (bench.Sample, error) {
 	}
 	nanoseconds := float64(took.Nanoseconds())
 	sample := bench.Sample{
-		bench.Bandwidth: float64(size*count) / nanoseconds,
+		bench.Bandwidth: float64(size) * float64(count) / nanoseconds,
 		bench.Rate:      float64(count) * 1e3 / nanoseconds,
 	}
 	if depth == 1 {

@@ -27,8 +27,8 @@ const rawOverhead = 16
 func (p *Place) rawLimit(pathMTU, checks int) *bench.Gauge {
 	who := []string{"UDP, GSO", "UDP, GSO and CRC"}[checks]
 	segment := pathMTU + rawOverhead
-	return p.probes(who, probe.UDPServe, probe.UDPSend, segment, p.count(networkBytes/segment),
-		checks)
+	count := p.count(pieces(networkVolume, segment))
+	return p.probes(who, probe.UDPServe, probe.UDPSend, segment, count, checks)
 }
 
 func (p *Place) networkBulk(key, title string, unit bench.Unit, pathMTU int) bench.Figure {
@@ -47,7 +47,7 @@ func (p *Place) networkBulk(key, title string, unit bench.Unit, pathMTU int) ben
 	add := func(name string, n int, more ...string) {
 		f.Rows = append(f.Rows, bench.Row{
 			Name: strings.Join(append([]string{name, Size(n)}, more...), " "),
-			Ours: p.perftest(name, n, networkBytes/n, more...),
+			Ours: p.perftest(name, n, pieces(networkVolume, n), more...),
 			Goals: []bench.Goal{
 				{Peer: p.iperf(n), Factor: overTCP},
 				{Peer: p.rawLimit(pathMTU, 1), Factor: overLimit},
@@ -114,7 +114,7 @@ func Stream(p *Place, factor float64) []bench.Figure {
 	for _, name := range []string{"ib_write_bw", "ib_read_bw", "ib_send_bw"} {
 		for _, n := range bulkSizes {
 			bandwidth.Rows = append(bandwidth.Rows, bench.Row{
-				Name: name + " " + Size(n), Ours: p.perftest(name, n, networkBytes/n),
+				Name: name + " " + Size(n), Ours: p.perftest(name, n, pieces(networkVolume, n)),
 				Goals: []bench.Goal{{Peer: p.iperf(n), Factor: factor}},
 			})
 		}

@@ -27,12 +27,12 @@ func (p *Place) localBandwidth() bench.Figure {
 	for _, name := range []string{"ib_write_bw", "ib_read_bw", "ib_send_bw"} {
 		for _, n := range bulkSizes {
 			f.Rows = append(f.Rows, bench.Row{
-				Name: name + " " + Size(n), Ours: p.perftest(name, n, localBytes/n),
+				Name: name + " " + Size(n), Ours: p.perftest(name, n, pieces(localVolume, n)),
 				Goals: []bench.Goal{
 					{Peer: p.qperf(tool.QperfBandwidth, n), Factor: 2.5},
-					{Peer: p.ucx("posix,cma", "tag_bw", n, localBytes/n), Factor: 1.2},
+					{Peer: p.ucx("posix,cma", "tag_bw", n, pieces(localVolume, n)), Factor: 1.2},
 					{Peer: p.copied(n), Factor: 0.6},
-					bench.Beside(p.ucx("tcp", "tag_bw", n, networkBytes/n)),
+					bench.Beside(p.ucx("tcp", "tag_bw", n, pieces(networkVolume, n))),
 				},
 			})
 		}

@@ -66,10 +66,11 @@ func Own(p *Place) []bench.Figure {
 		probe.OperationWrite, probe.OperationRead, probe.OperationSend,
 	} {
 		for _, n := range bulkSizes {
+			count := p.count(pieces(localVolume/2, n))
 			bandwidth.Rows = append(bandwidth.Rows, bench.Row{
-				Name: operation + " " + Size(n), Ours: p.verbs(operation, n, p.count(localBytes/2/n), 16),
+				Name: operation + " " + Size(n), Ours: p.verbs(operation, n, count, 16),
 				Goals: []bench.Goal{
-					bench.Beside(p.probes("TCP", probe.TCPServe, probe.TCPSend, n, p.count(localBytes/2/n))),
+					bench.Beside(p.probes("TCP", probe.TCPServe, probe.TCPSend, n, count)),
 					bench.Beside(p.copied(n)),
 				},
 			})

@@ -50,11 +50,17 @@ func Size(n int) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Bytes that programs of bandwidth move between two queue pairs of one NIC, and over a network.
+// What programs of bandwidth move between two queue pairs of one NIC, and over a network, in units
+// of 2^20 bytes.
 const (
-	localBytes   = 8 << 30
-	networkBytes = 4 << 30
+	localVolume   = 8 << 10
+	networkVolume = 4 << 10
 )
+
+// pieces is how many messages of a size make up a volume.
+func pieces(volume, bytes int) int {
+	return int(float64(volume) * (1 << 20) / float64(bytes))
+}
 
 func (p *Place) perftest(name string, bytes, count int, more ...string) *bench.Gauge {
 	t := tool.Perftest{Name: name, Size: bytes, Count: count, More: more}
@@ -118,7 +124,7 @@ func (p *Place) count(n int) int { return max(int(float64(n)*p.Path.Length), 100
 // copied is a cold copy of memory, in pieces of a size.
 func (p *Place) copied(bytes int) *bench.Gauge {
 	return p.probe("cold memcpy", probe.Copy, fmt.Sprint(bytes),
-		fmt.Sprint(p.count(1<<16)*(localBytes>>16)))
+		fmt.Sprint(p.count(pieces(localVolume, bytes))))
 }
 
 func (p *Place) pingPong() *bench.Gauge {
