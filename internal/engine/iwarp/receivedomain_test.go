@@ -7,8 +7,8 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// TestReceive_OfASharedQueueInAnotherPD_IsJudgedThere: lists are the shared queue's, STags the queue
-// pair's.
+// TestReceive_OfASharedQueueInAnotherPD_IsJudgedThere: lists are the shared queue's, STags the
+// queue pair's.
 func TestReceive_OfASharedQueueInAnotherPD_IsJudgedThere(t *testing.T) {
 	const sharedPD mem.PD = testPD + 1
 	w := connected(t, worldConfig{b: nodeConfig{receivePD: sharedPD}})
