@@ -205,6 +205,7 @@ void event_fork_child(void);
 
 /* mcast.c */
 void mcast_event(struct cm_id *id, const struct rnic_cm_event *record, struct cm_event *event);
+void mcast_detach_all(struct cm_id *id);
 void mcast_free(struct cm_id *id);
 void mcast_fork_child(void);
 

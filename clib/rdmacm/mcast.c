@@ -151,6 +151,18 @@ CM_API int rdma_leave_multicast(struct rdma_cm_id *base, struct sockaddr *addr)
 	return cm_result(left ? left : error);
 }
 
+/* Detaches an id's QP, which is about to go: one that is attached cannot be destroyed. */
+void mcast_detach_all(struct cm_id *id)
+{
+	pthread_mutex_lock(&mcast_lock);
+	for (struct cm_group *group = id->groups; group; group = group->next) {
+		if (group->attached)
+			ibv_detach_mcast(id->base.qp, &group->gid, group->mlid);
+		group->attached = false;
+	}
+	pthread_mutex_unlock(&mcast_lock);
+}
+
 /* The NIC leaves the groups of an id that is destroyed. */
 void mcast_free(struct cm_id *id)
 {

@@ -224,8 +224,10 @@ CM_API int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 
 CM_API void rdma_destroy_qp(struct rdma_cm_id *id)
 {
-	if (id->qp)
+	if (id->qp) {
+		mcast_detach_all(id_of(id));
 		ibv_destroy_qp(id->qp);
+	}
 	id->qp = NULL;
 	/* Those of an XRC SRQ go with it. */
 	if (!id->srq || id->qp_type != IBV_QPT_XRC_RECV)

@@ -461,8 +461,7 @@ func (c *fakeConn) executeObject(m *ctl.Message) ctl.Message {
 	case abi.OpQueryQP:
 		return body(abi.QueryQPRsp{Attr: c.qps[decode[abi.HandleMsg](c, m).Handle].attr})
 	case abi.OpDestroyQP:
-		delete(c.qps, decode[abi.HandleMsg](c, m).Handle)
-		return ctl.Message{}
+		return c.destroyQP(decode[abi.HandleMsg](c, m).Handle)
 	case abi.OpCreateSRQ:
 		return c.createSRQ(decode[abi.CreateSRQReq](c, m))
 	case abi.OpModifySRQ:
@@ -597,9 +596,19 @@ func (c *fakeConn) resizeSRQ(req abi.ResizeSRQReq) ctl.Message {
 	return out
 }
 
+func (c *fakeConn) destroyQP(handle uint32) ctl.Message {
+	for req, isAttached := range c.groups {
+		if isAttached && req.QP == handle {
+			return refuse(syscall.EBUSY, "it is attached to a multicast group")
+		}
+	}
+	delete(c.qps, handle)
+	return ctl.Message{}
+}
+
 func (c *fakeConn) createSRQ(req abi.CreateSRQReq) ctl.Message {
-	if req.MaxSGE > limits.MaxSGE {
-		return refuse(syscall.EINVAL, "too many SGEs")
+	if req.MaxSGE > limits.MaxSGE || req.Limit > req.MaxWR {
+		return refuse(syscall.EINVAL, "too many SGEs, or a limit over max_wr")
 	}
 	rsp := abi.CreateSRQRsp{
 		Handle: c.handle(), SRQN: 99, Entries: ring.RoundEntries(req.MaxWR),

@@ -65,7 +65,6 @@ static int srq_request(struct rnic_srq *srq, const struct ibv_srq_init_attr_ex *
 		.pd = srq->base.pd->handle,
 		.max_wr = init->attr.max_wr,
 		.max_sge = init->attr.max_sge,
-		.limit = init->attr.srq_limit,
 		.type = init->srq_type,
 		.xrcd = is_xrc ? xrcd_of(init->xrcd)->handle : 0,
 		.cq = is_xrc || is_tm ? init->cq->handle : 0,

@@ -99,7 +99,7 @@ var attributes = []Entry{
 	{Code: uint32(rdma.QPAttrRNRRetry), Name: "IBV_QP_RNR_RETRY", Words: "rnr_retry", Means: "How often to try again after receiver-not-ready, 0 to 6, before IBV_WC_RNR_RETRY_EXC_ERR; 7 is for ever."},
 	{Code: uint32(rdma.QPAttrRQPSN), Name: "IBV_QP_RQ_PSN", Words: "rq_psn", Means: "The first packet sequence number expected: the peer's sq_psn."},
 	{Code: uint32(rdma.QPAttrMaxQPRdAtomic), Name: "IBV_QP_MAX_QP_RD_ATOMIC", Words: "max_rd_atomic", Means: "READs and atomics in flight from here; at most the peer's max_dest_rd_atomic."},
-	{Code: uint32(rdma.QPAttrAltPath), Name: "IBV_QP_ALT_PATH", Words: "alt_ah_attr", Means: "The alternate path of path migration, which SoftRNIC accepts and does not use."},
+	{Code: uint32(rdma.QPAttrAltPath), Name: "IBV_QP_ALT_PATH", Words: "alt_ah_attr", Means: "The alternate path of path migration. SoftRNIC has no path migration, and refuses it."},
 	{Code: uint32(rdma.QPAttrMinRNRTimer), Name: "IBV_QP_MIN_RNR_TIMER", Words: "min_rnr_timer", Means: "How long this side's receiver-not-ready asks the peer to wait, as a code: 12 is 0.64 ms, 0 is 655 ms (the longest)."},
 	{Code: uint32(rdma.QPAttrSQPSN), Name: "IBV_QP_SQ_PSN", Words: "sq_psn", Means: "The first packet sequence number sent: the peer's rq_psn."},
 	{Code: uint32(rdma.QPAttrMaxDestRdAtomic), Name: "IBV_QP_MAX_DEST_RD_ATOMIC", Words: "max_dest_rd_atomic", Means: "READs and atomics that the peer may have in flight to here; more are an invalid request."},

@@ -528,6 +528,14 @@ func TestMulticast_InterfaceComes_AttachedGroupFollows(t *testing.T) {
 	if g := a.groups[group]; len(g) != 1 || g[12] {
 		t.Fatalf("member on %v", g)
 	}
+	// An attached queue pair stays (ibv_create_qp(3)); what a program has when it ends goes.
+	a.refused(a.c.DestroyQP(f.now, q.rsp.Handle), syscall.EBUSY)
+	if !a.n.HasGroup(e.Param.AH.DGID) {
+		t.Error("the refused destroy has detached")
+	}
+	a.granted(a.c.DetachMulticast(&abi.AttachMulticastReq{
+		GID: e.Param.AH.DGID, QP: q.rsp.Handle,
+	}))
 	a.granted(a.c.DestroyQP(f.now, q.rsp.Handle))
 	if len(a.groups[group]) != 0 || a.n.HasGroup(e.Param.AH.DGID) {
 		t.Fatalf("member on %v", a.groups[group])

@@ -145,8 +145,11 @@ type setter struct {
 
 func always(*abi.QPAttr) bool { return true }
 
-// setters are in the order of the mask's bits. Alternate paths are accepted and kept out of use:
-// automatic path migration is optional (IBTA 17.2.8) and the capability bit says so.
+func never(*abi.QPAttr) bool { return false }
+
+// setters are in the order of the mask's bits. There is no automatic path migration, which is
+// optional (IBTA 17.2.8), and no capability bit for it: no alternate path can be set, and no
+// state of migration but the one without.
 var setters = []setter{
 	{rdma.QPAttrEnSQDAsyncNotify, always, func(t *ibt.Attr, a *abi.QPAttr) {
 		t.SQDAsyncNotify = a.EnSQDAsyncNotify != 0
@@ -177,6 +180,7 @@ var setters = []setter{
 	{rdma.QPAttrMaxQPRdAtomic, func(a *abi.QPAttr) bool {
 		return a.MaxRdAtomic <= limits.MaxRDAtomic
 	}, func(t *ibt.Attr, a *abi.QPAttr) { t.MaxRdAtomic = a.MaxRdAtomic }},
+	{rdma.QPAttrAltPath, never, nil},
 	{rdma.QPAttrMinRNRTimer, func(a *abi.QPAttr) bool {
 		return a.MinRNRTimer <= rnrTimerMax
 	}, func(t *ibt.Attr, a *abi.QPAttr) { t.MinRNRTimer = a.MinRNRTimer }},

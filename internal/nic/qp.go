@@ -168,6 +168,8 @@ func (c *Context) checkQPParts(req *abi.CreateQPReq) *rdma.Refusal {
 	case srq != nil && srq.tags != nil && t != rdma.QPTypeRC:
 		return refusef(syscall.EINVAL, "shared receive queue %d matches tags of RC, not of %v",
 			req.SRQ, t)
+	case srq != nil && t == rdma.QPTypeUC: // ibv_create_qp(3)
+		return refusef(syscall.EINVAL, "a UC queue pair takes no receives from a shared queue")
 	case srq != nil && srq.domain != nil:
 		return refusef(syscall.EINVAL, "shared receive queue %d is one of XRC", req.SRQ)
 	}
@@ -301,10 +303,16 @@ func (c *Context) takeSlot() uint32 {
 	return uint32(len(c.slots) - 1)
 }
 
-// DestroyQP removes a queue pair; what it had posted vanishes without completions.
+// DestroyQP removes a queue pair; what it had posted vanishes without completions. One that is
+// attached to a multicast group stays (ibv_create_qp(3)).
 func (c *Context) DestroyQP(now clock.Time, handle uint32) *rdma.Refusal {
-	if c.qps[handle] == nil {
+	q := c.qps[handle]
+	switch {
+	case q == nil:
 		return refusef(syscall.EINVAL, "queue pair %d is unknown", handle)
+	case len(q.groups) > 0:
+		return refusef(syscall.EBUSY, "queue pair %v is still attached to %d multicast groups",
+			q.qpn, len(q.groups))
 	}
 	c.nic.destroyHandle(now, c, handle)
 	return nil

@@ -2,6 +2,7 @@ package nic
 
 import (
 	"bytes"
+	"syscall"
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/abi"
@@ -22,83 +23,77 @@ func (b *bench) otherPD() {
 // TestSRQ_OfAnotherPD_JudgesItsReceives: the list of a receive is the shared queue's, the remote
 // key of a WRITE the queue pair's (IBTA 10.2.9.1, 10.6.3.3).
 func TestSRQ_OfAnotherPD_JudgesItsReceives(t *testing.T) {
-	for _, typ := range []rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC} {
-		t.Run(typ.String(), func(t *testing.T) {
-			b := newBench(t)
-			cq := b.cq(32, 0)
-			access := rdma.AccessLocalWrite | rdma.AccessRemoteWrite
-			own, ownAddr, ownMem := b.region(64, access)
-			qpPD := b.pd
-			b.otherPD()
-			lent, lentAddr, lentMem := b.region(64, access)
-			rsp, shared, r := b.c.CreateSRQ(&abi.CreateSRQReq{PD: b.pd, MaxWR: 8, MaxSGE: 1})
-			b.granted(r)
-			m := shared.Bytes()
-			srq := &appSRQ{rsp, ring.NewProducer(m[rsp.Offset:],
-				ring.Geometry{Entries: rsp.Entries, Stride: rsp.Stride},
-				ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))}
-			b.pd = qpPD
-			req := abi.CreateQPReq{
-				Type: uint32(typ), PD: b.pd, SendCQ: cq.handle, RecvCQ: cq.handle, MaxSendWR: 4,
-				SRQ: rsp.Handle,
-			}
-			z := b.qp(req)
-			req.SRQ, req.MaxRecvWR = 0, 4
-			a := b.qp(req)
-			for x, dest := range map[*appQP]uint32{a: z.rsp.QPN, z: a.rsp.QPN} {
-				x.connectAs(typ, dest)
-			}
-			srq.recv(1, abi.SGE{Addr: lentAddr, Length: 64, LKey: lent.LKey})
-			copy(ownMem, "hello")
-			sge := abi.SGE{Addr: ownAddr, Length: 5, LKey: own.LKey}
-			a.send(abi.SendWQE{Opcode: uint8(rdma.WRSend), WRID: 2}, sge)
-			a.send(abi.SendWQE{
-				Opcode: uint8(rdma.WRWrite), WRID: 3, RemoteAddr: ownAddr + 8, RKey: own.RKey,
-				Flags: uint8(rdma.SendSignaled),
-			}, sge)
-			b.run(second)
-			got := map[uint64]uint32{}
-			for _, e := range cq.poll() {
-				got[e.WRID] = e.Status
-			}
-			if status, ok := got[1]; !ok || status != 0 || !bytes.HasPrefix(lentMem, []byte("hello")) {
-				t.Errorf("completions %v, memory %q", got, lentMem[:5])
-			}
-			if string(ownMem[8:13]) != "hello" {
-				t.Errorf("a WRITE into the queue pair's own domain left %q", ownMem[8:13])
-			}
-			srq.recv(4, abi.SGE{Addr: ownAddr, Length: 64, LKey: own.LKey})
-			a.send(abi.SendWQE{Opcode: uint8(rdma.WRSend), WRID: 5}, sge)
-			b.run(second)
-			isRefused := false
-			for _, e := range cq.poll() {
-				isRefused = isRefused ||
-					e.WRID == 4 && rdma.WCStatus(e.Status) == rdma.WCLocProtErr
-			}
-			if !isRefused {
-				t.Error("a receive with a key of the queue pair's domain is taken")
-			}
-		})
+	b := newBench(t)
+	cq := b.cq(32, 0)
+	access := rdma.AccessLocalWrite | rdma.AccessRemoteWrite
+	own, ownAddr, ownMem := b.region(64, access)
+	qpPD := b.pd
+	b.otherPD()
+	lent, lentAddr, lentMem := b.region(64, access)
+	rsp, shared, r := b.c.CreateSRQ(&abi.CreateSRQReq{PD: b.pd, MaxWR: 8, MaxSGE: 1})
+	b.granted(r)
+	m := shared.Bytes()
+	srq := &appSRQ{rsp, ring.NewProducer(m[rsp.Offset:],
+		ring.Geometry{Entries: rsp.Entries, Stride: rsp.Stride},
+		ring.Word(m, abi.OffRQProducer), ring.Word(m, abi.OffRQConsumer))}
+	b.pd = qpPD
+	req := abi.CreateQPReq{
+		Type: uint32(rdma.QPTypeRC), PD: b.pd, SendCQ: cq.handle, RecvCQ: cq.handle, MaxSendWR: 4,
+		SRQ: rsp.Handle,
+	}
+	z := b.qp(req)
+	req.SRQ, req.MaxRecvWR = 0, 4
+	a := b.qp(req)
+	a.connect(z.rsp.QPN)
+	z.connect(a.rsp.QPN)
+	srq.recv(1, abi.SGE{Addr: lentAddr, Length: 64, LKey: lent.LKey})
+	copy(ownMem, "hello")
+	sge := abi.SGE{Addr: ownAddr, Length: 5, LKey: own.LKey}
+	a.send(abi.SendWQE{Opcode: uint8(rdma.WRSend), WRID: 2}, sge)
+	a.send(abi.SendWQE{
+		Opcode: uint8(rdma.WRWrite), WRID: 3, RemoteAddr: ownAddr + 8, RKey: own.RKey,
+		Flags: uint8(rdma.SendSignaled),
+	}, sge)
+	b.run(second)
+	got := map[uint64]uint32{}
+	for _, e := range cq.poll() {
+		got[e.WRID] = e.Status
+	}
+	if status, ok := got[1]; !ok || status != 0 || !bytes.HasPrefix(lentMem, []byte("hello")) {
+		t.Errorf("completions %v, memory %q", got, lentMem[:5])
+	}
+	if string(ownMem[8:13]) != "hello" {
+		t.Errorf("a WRITE into the queue pair's own domain left %q", ownMem[8:13])
+	}
+	srq.recv(4, abi.SGE{Addr: ownAddr, Length: 64, LKey: own.LKey})
+	a.send(abi.SendWQE{Opcode: uint8(rdma.WRSend), WRID: 5}, sge)
+	b.run(second)
+	isRefused := false
+	for _, e := range cq.poll() {
+		isRefused = isRefused ||
+			e.WRID == 4 && rdma.WCStatus(e.Status) == rdma.WCLocProtErr
+	}
+	if !isRefused {
+		t.Error("a receive with a key of the queue pair's domain is taken")
 	}
 }
 
-// connectAs is connect for a type.
-func (q *appQP) connectAs(typ rdma.QPType, dest uint32) {
-	q.b.t.Helper()
-	if typ == rdma.QPTypeRC {
-		q.connect(dest)
-		return
-	}
-	a := fullAttr(dest)
-	a.AccessFlags = uint32(rdma.AccessRemoteWrite)
-	rtr := rdma.QPAttrState | rdma.QPAttrAV | rdma.QPAttrPathMTU | rdma.QPAttrDestQPN |
-		rdma.QPAttrRQPSN
-	for _, step := range []struct {
-		to   rdma.QPState
-		mask rdma.QPAttrMask
-	}{{sInit, toInit}, {sRTR, rtr}, {sRTS, rdma.QPAttrState | rdma.QPAttrSQPSN}} {
-		a.State = uint32(step.to)
-		q.b.granted(q.modify(a, step.mask))
+// TestCreateQP_SharedQueueOfUC_IsRefused, as ibv_create_qp(3) says; an XRC initiator has no
+// receives at all, and whatever queue comes with it means nothing.
+func TestCreateQP_SharedQueueOfUC_IsRefused(t *testing.T) {
+	b := newBench(t)
+	cq := b.cq(32, 0)
+	srq, _, r := b.c.CreateSRQ(&abi.CreateSRQReq{PD: b.pd, MaxWR: 8, MaxSGE: 1})
+	b.granted(r)
+	for typ, want := range map[rdma.QPType]syscall.Errno{
+		rdma.QPTypeUC: syscall.EINVAL, rdma.QPTypeRC: 0, rdma.QPTypeUD: 0, rdma.QPTypeXRCSend: 0,
+	} {
+		_, _, r := b.c.CreateQP(b.now, &abi.CreateQPReq{
+			Type: uint32(typ), PD: b.pd, SendCQ: cq.handle, RecvCQ: cq.handle, SRQ: srq.Handle,
+		})
+		if r == nil && want != 0 || r != nil && r.Errno != want {
+			t.Errorf("%v: %v, want %v", typ, r, want)
+		}
 	}
 }
 

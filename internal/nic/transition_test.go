@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -81,6 +82,21 @@ func TestTransition_MisplacedAttribute_IsNamed(t *testing.T) {
 		r := checkTransition(row.typ, row.e, mask)
 		if r == nil || !strings.Contains(r.Reason, row.name) {
 			t.Errorf("%v %v with %s: %v", row.typ, row.e, row.name, r)
+		}
+	}
+}
+
+// TestModifyQP_PathMigration_IsRefused: the device has none and its capabilities say so, thus
+// neither an alternate path nor a state of migration is taken.
+func TestModifyQP_PathMigration_IsRefused(t *testing.T) {
+	b := newBench(t)
+	cq := b.cq(32, 0)
+	q := b.rc(cq)
+	q.connect(q.rsp.QPN)
+	for _, mask := range []rdma.QPAttrMask{rdma.QPAttrAltPath, rdma.QPAttrPathMigState} {
+		r := q.modify(abi.QPAttr{PathMigState: uint32(rdma.MigrationRearm)}, mask)
+		if r == nil || r.Errno != syscall.EINVAL {
+			t.Errorf("%v: %v", mask, r)
 		}
 	}
 }

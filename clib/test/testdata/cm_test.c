@@ -320,7 +320,10 @@ static void test_multicast(void)
 	CHECK(rdma_join_multicast_ex(id, &attr, NULL) == -1 && errno == EINVAL);
 	attr.comp_mask |= RDMA_CM_JOIN_MC_ATTR_RESERVED;
 	CHECK(rdma_join_multicast_ex(id, &attr, NULL) == -1 && errno == ENOTSUP);
-	cm_destroy(id); /* leaves the other group */
+	/* A QP goes although the id is still a member. */
+	CHECK(rdma_join_multicast(id, (struct sockaddr *)&group, &gid) == 0);
+	CHECK(rdma_ack_cm_event(cm_expect(channel, RDMA_CM_EVENT_MULTICAST_JOIN)) == 0);
+	cm_destroy(id); /* leaves both groups */
 	rdma_destroy_event_channel(channel);
 }
 

@@ -122,6 +122,7 @@ static void test_objects(void)
 	CHECK(!ibv_create_cq(s.context, 1, NULL, NULL, 1) && errno == EINVAL);
 	CHECK(ibv_resize_cq(s.cq, 0) == EINVAL && ibv_resize_cq(s.cq, 100) == 0);
 	CHECK(s.cq->cqe == 128 && ibv_resize_cq(s.cq, 1) == 0 && s.cq->cqe == 1);
+	srq_init.attr.srq_limit = 99; /* means nothing here */
 	srq = ibv_create_srq(s.pd, &srq_init);
 	CHECK(srq && srq_init.attr.max_wr == 16);
 	CHECK(ibv_get_srq_num(srq, &number) == 0 && number == 99);
@@ -146,6 +147,7 @@ static void test_objects(void)
 	/* The NIC of the tests takes a group once. */
 	CHECK(ibv_attach_mcast(s.qp, &group, 0xc001) == 0);
 	CHECK(ibv_attach_mcast(s.qp, &group, 0xc001) == EINVAL && errno == EINVAL);
+	CHECK(ibv_destroy_qp(s.qp) == EBUSY && errno == EBUSY);
 	CHECK(ibv_detach_mcast(s.qp, &group, 0xc001) == 0);
 	CHECK(ibv_detach_mcast(s.qp, &group, 0xc001) == EINVAL && errno == EINVAL);
 	CHECK(!ibv_alloc_mw(s.pd, IBV_MW_TYPE_1) && errno == EOPNOTSUPP);
