@@ -446,3 +446,25 @@ func TestNudge_SilentPeer_IsSentWritesOfNothing(t *testing.T) {
 		t.Error("a peer that takes long FPDUs is watched")
 	}
 }
+
+// TestMPA_Initiator_EchoOfItsOwnBits_IsNoClaim: Linux's siw answers with the bits of the request, and
+// so seems to take large FPDUs.
+func TestMPA_Initiator_EchoOfItsOwnBits_IsNoClaim(t *testing.T) {
+	r := newRaw(t, true, nodeConfig{
+		conn:   ConnConfig{Shyness: limits.MPAShyTime},
+		params: Params{IRD: 4, ORD: 4, RTR: RTRWrite},
+	})
+	asked := r.n.c.tx.pieces.At(0)
+	bits := asked.chunk.buf[asked.off+16]
+	r.n.post(0, abi.SendWQE{WRID: 1, Opcode: uint8(rdma.WRSend)}, r.n.at(0, 10))
+	r.frame()
+	reply := frameBytes(iwarp.Frame{
+		IsReply: true, Revision: 2, Enhanced: true,
+		Setup: iwarp.Setup{IRD: 4, ORD: 4, PeerToPeer: true, RTRWrite: true},
+	})
+	reply[16] |= bits
+	r.say(reply)
+	if got := r.hear(); len(got) != 0 || r.n.c.mulpdu == largeULPDU {
+		t.Errorf("heard %v at once; FPDUs of %d", got, r.n.c.mulpdu)
+	}
+}

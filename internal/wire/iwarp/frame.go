@@ -38,6 +38,9 @@ const (
 	frameReject    = 0x20
 	frameEnhanced  = 0x10
 	frameLargeFPDU = 0x08
+	// frameLargeAsked says the same in requests. Linux's siw sends the bits of a request back in its
+	// reply: with two bits, the one in a reply is what the responder says of itself.
+	frameLargeAsked = 0x04
 )
 
 // Frame is an MPA request or reply, the first bytes of each direction of a stream (RFC 5044 7.1.1,
@@ -58,8 +61,8 @@ type Frame struct {
 	Reject bool
 	// Enhanced says that Setup is there; revision 2 only (the bit S of RFC 6581).
 	Enhanced bool
-	// LargeFPDU is a bit that RFC 5044 reserves and Linux's siw uses: the sender takes FPDUs that
-	// are longer than a TCP segment.
+	// LargeFPDU says that the sender takes FPDUs that are longer than a TCP segment, by bits that RFC
+	// 5044 reserves: one that Linux's siw uses for it, in requests also another.
 	LargeFPDU bool
 	Revision  uint8
 	// Setup is the word in front of the private data, when Enhanced.
@@ -99,7 +102,7 @@ func (f *Frame) parse(b []byte, key string) (n int, err error) {
 	flags := b[16]
 	f.Markers, f.CRC = flags&frameMarkers != 0, flags&frameCRC != 0
 	f.Reject = flags&frameReject != 0
-	f.LargeFPDU = flags&frameLargeFPDU != 0
+	f.LargeFPDU = flags&frameLargeFPDU != 0 || !f.IsReply && flags&frameLargeAsked != 0
 	f.Revision = b[17]
 	f.Enhanced = f.Revision == Revision2 && flags&frameEnhanced != 0
 	private := int(binary.BigEndian.Uint16(b[18:]))
@@ -131,6 +134,14 @@ func (f *Frame) Len() int {
 // isEnhanced: revision 1 has no Setup, whatever the field says.
 func (f *Frame) isEnhanced() bool { return f.Enhanced && f.Revision == Revision2 }
 
+// largeBit is the bit that says LargeFPDU.
+func (f *Frame) largeBit() byte {
+	if f.IsReply {
+		return frameLargeFPDU
+	}
+	return frameLargeAsked
+}
+
 // Append appends the frame to b. Preconditions: Len() <= FrameMax.
 func (f *Frame) Append(b []byte) []byte {
 	key := requestKey
@@ -139,7 +150,7 @@ func (f *Frame) Append(b []byte) []byte {
 	}
 	b = append(b, key...)
 	flags := bit(f.Markers, frameMarkers) | bit(f.CRC, frameCRC) | bit(f.Reject, frameReject) |
-		bit(f.isEnhanced(), frameEnhanced) | bit(f.LargeFPDU, frameLargeFPDU)
+		bit(f.isEnhanced(), frameEnhanced) | bit(f.LargeFPDU, f.largeBit())
 	b = append(b, flags, f.Revision)
 	b = binary.BigEndian.AppendUint16(b, uint16(f.Len()-FrameLen))
 	if f.isEnhanced() {
