@@ -117,6 +117,9 @@ func (s *session) measure(ctx context.Context) *bench.Run {
 		Progress: bench.Ticker(os.Stderr, s.options.rounds), Complain: bench.Complainer(os.Stderr),
 	})
 	result.Machine = machine
+	if s.kernel != "" {
+		result.Machine.Peers = append(result.Machine.Peers, s.kernel+" in the virtual machine")
+	}
 	result.Machine.User = "an ordinary user" // see tool.OrdinaryUser
 	return result
 }

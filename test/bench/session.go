@@ -23,6 +23,7 @@ type session struct {
 	probe    []string // the command of our own programs
 	cleanups []func()
 	figures  []bench.Figure
+	kernel   string // of virtual machines, once there was one
 }
 
 // borrowedTB lets what is made for tests serve a program: a test that is skipped or fails ends in a

@@ -64,6 +64,7 @@ func (v *inside) open(ctx context.Context) error {
 				panic(bench.Missing("no image of a virtual machine: %w", err))
 			}
 			v.image = &img
+			v.session.kernel = img.Kernel
 		}
 		v.machine = vmtest.Boot(t, *v.image, v.mtu)
 	})

@@ -30,6 +30,8 @@ const threadLibrary = "/lib/*-linux-gnu/libgcc_s.so.1"
 
 // Image is a kernel and a root file system in memory.
 type Image struct {
+	// Kernel is the package that the kernel is from.
+	Kernel         string
 	kernel, initrd string
 	driver         Driver
 }
@@ -82,7 +84,9 @@ func Build(dir string, c Config) (Image, error) {
 	if err := os.WriteFile(initrd, a.finish(), 0o600); err != nil {
 		return Image{}, err
 	}
-	return Image{kernel: kernels[0], initrd: initrd, driver: c.Driver}, nil
+	return Image{
+		Kernel: filepath.Base(root), kernel: kernels[0], initrd: initrd, driver: c.Driver,
+	}, nil
 }
 
 var kernelPackage = regexp.MustCompile(`(?m)^\s*Depends: (linux-image-\S+)$`)
