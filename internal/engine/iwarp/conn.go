@@ -3,11 +3,9 @@ package iwarp
 import (
 	"syscall"
 
-	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
-	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/iwarp"
 )
 
@@ -182,7 +180,8 @@ func (c *Conn) Fill(now clock.Time, v *work.Vector) bool {
 	}
 	if !c.list(v) {
 		c.loseMemory()
-		return false
+		v.Reset()
+		return c.phase != phaseClosed && c.list(v) && v.Bytes > 0 // the Terminate
 	}
 	if v.Bytes == 0 {
 		c.advance() // local operations may have been the last
@@ -203,16 +202,6 @@ func (c *Conn) enter(now clock.Time) {
 	if c.qp != nil {
 		c.qp.now = now
 	}
-}
-
-// loseMemory ends a connection that cannot finish an FPDU that it has begun: the memory that its
-// bytes were to come from is gone.
-func (c *Conn) loseMemory() {
-	q := c.qp
-	if q != nil && q.send.wrs.Len() > 0 && q.send.wrs.At(0).op.isMoving() {
-		q.failHead(rdma.WCLocProtErr, abi.VendorLocalKey)
-	}
-	c.fail(End{How: HowError}, CloseAbort)
 }
 
 // HandleSent says that TCP has taken the next n bytes of what Fill returned.

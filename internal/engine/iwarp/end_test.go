@@ -342,3 +342,47 @@ func TestTerminate_BeforeTheReplyIsSent_IsAReset(t *testing.T) {
 		t.Errorf("ended %+v, closing %v, said %x", e, r.n.c.Closing(), r.out)
 	}
 }
+
+// TestMemoryThatGoes_BeforeItsBytesAreSent is told to the peer: no FPDU is begun that cannot be
+// finished.
+func TestMemoryThatGoes_BeforeItsBytesAreSent(t *testing.T) {
+	w := connected(t, worldConfig{a: nodeConfig{conn: ConnConfig{FPDU: FPDULarge}}})
+	other := w.a.register(testPD, rdma.AccessLocalWrite, nil)
+	pattern(w.a.mem, 1)
+	w.a.write(remote(wqeOf(rdma.WRWrite, 1), w.b, 0), nil, []abi.SGE{w.a.at(0, 50_000)})
+	lost := w.a.at(0, 50_000)
+	lost.LKey = uint32(other.Key)
+	w.a.write(remote(wqeOf(rdma.WRWrite, 2), w.b, 50_000), nil, []abi.SGE{lost})
+	w.a.write(remote(wqeOf(rdma.WRWrite, 3), w.b, 0), nil, []abi.SGE{w.a.at(0, 50_000)})
+	w.a.ring(w.now)
+	if !w.a.c.Fill(w.now, &w.v) { // all are framed
+		t.Fatal("nothing to send")
+	}
+	w.a.c.HandleSent(w.now, 0)
+	w.a.table.Deregister(other)
+	w.settle()
+	wantStatus(t, w.a.sends.take(), rdma.WCSuccess, rdma.WCLocProtErr, rdma.WCWRFlushErr)
+	if e := w.b.end(); e.How != HowTerminateReceived || e.Code != iwarp.CodeRDMAPLocal {
+		t.Errorf("ended %+v", e)
+	}
+	if !bytes.Equal(w.a.mem[:50_000], w.b.mem[:50_000]) || w.b.mem[50_000] != 0 {
+		t.Error("the wrong WRITE was sent")
+	}
+	// The source of a READ.
+	w = connected(t, worldConfig{b: nodeConfig{conn: ConnConfig{FPDU: FPDULarge}}})
+	w.b.receive(1, w.b.at(0, 10))
+	w.a.post(w.now, remote(wqeOf(rdma.WRRead, 1), w.b, 0), w.a.at(0, 50_000))
+	for w.transmit(0, w.a) || w.land(0, w.b) {
+	}
+	if !w.b.c.Fill(w.now, &w.v) {
+		t.Fatal("nothing to send")
+	}
+	w.b.c.HandleSent(w.now, 0)
+	w.b.table.Deregister(w.b.region)
+	w.settle()
+	wantStatus(t, w.a.sends.take(), rdma.WCWRFlushErr)
+	wantStatus(t, w.b.recvs.take(), rdma.WCWRFlushErr)
+	if e := w.a.end(); e.How != HowTerminateReceived || len(w.b.sends.entries) != 0 {
+		t.Errorf("ended %+v", e)
+	}
+}

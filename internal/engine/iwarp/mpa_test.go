@@ -454,8 +454,7 @@ func TestMPA_Initiator_EchoOfItsOwnBits_IsNoClaim(t *testing.T) {
 		conn:   ConnConfig{Shyness: limits.MPAShyTime},
 		params: Params{IRD: 4, ORD: 4, RTR: RTRWrite},
 	})
-	asked := r.n.c.tx.pieces.At(0)
-	bits := asked.chunk.buf[asked.off+16]
+	bits := r.out[16]
 	r.n.post(0, abi.SendWQE{WRID: 1, Opcode: uint8(rdma.WRSend)}, r.n.at(0, 10))
 	r.frame()
 	reply := frameBytes(iwarp.Frame{

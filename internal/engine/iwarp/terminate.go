@@ -120,3 +120,48 @@ func (q *QP) blamed(t *iwarp.Terminate) *sendWR {
 	}
 	return nil
 }
+
+// loseMemory ends a connection that has framed what it cannot send: the memory that the bytes were
+// to come from is gone. A peer that has part of the FPDU cannot be told why.
+func (c *Conn) loseMemory() {
+	q := c.qp
+	if q == nil {
+		c.fail(End{How: HowError}, CloseAbort)
+		return
+	}
+	isWhole := !c.tx.isInside()
+	if w := q.sending(c.tx.sent); w != nil && !c.isAnswering() {
+		w.SetFail(rdma.WCLocProtErr, abi.VendorLocalKey)
+		if w == q.send.wrs.At(0) {
+			q.failHead(w.Fail, w.Vendor)
+		} else {
+			q.noteFailure(w, w.Fail, w.Vendor)
+		}
+	}
+	if isWhole {
+		q.failLocally()
+		return
+	}
+	c.fail(End{How: HowError}, CloseAbort)
+}
+
+// isAnswering reports that the memory that is missing is that of an answer.
+func (c *Conn) isAnswering() bool {
+	for i := range c.tx.pieces.Len() {
+		if p := c.tx.pieces.At(i); p.chunk == nil {
+			return p.isRemote
+		}
+	}
+	return false
+}
+
+// sending returns the SEND or WRITE of which the byte at a position of the stream is, or nil.
+func (q *QP) sending(position uint64) *sendWR {
+	for i := range q.send.wrs.Len() {
+		w := q.send.wrs.At(i)
+		if w.op.isMoving() && w.isBegun && (!w.isFramed || w.end > position) {
+			return w
+		}
+	}
+	return nil
+}

@@ -200,6 +200,21 @@ func (c *Conn) view(p *piece, skip int) []byte {
 	return b
 }
 
+// endBefore takes back what v has of an FPDU of which no byte is sent yet and the rest cannot be had:
+// it need not be begun. It reports false when nothing is left.
+func (t *transmitter) endBefore(v *work.Vector) bool {
+	whole := t.boundary
+	for i := range t.ends.Len() {
+		if end := *t.ends.At(i); end <= t.sent+uint64(v.Bytes) {
+			whole = end
+		}
+	}
+	if whole >= t.sent {
+		v.Cut(int(whole - t.sent))
+	}
+	return v.Bytes > 0
+}
+
 // list hands out what is framed. It reports false where memory that part of an FPDU was promised
 // from has gone: the stream cannot go on.
 func (c *Conn) list(v *work.Vector) bool {
@@ -209,7 +224,7 @@ func (c *Conn) list(v *work.Vector) bool {
 		p := t.pieces.At(i)
 		b := c.view(p, skip)
 		if b == nil {
-			return v.Bytes > 0
+			return t.endBefore(v)
 		}
 		v.Append(b)
 		skip = 0

@@ -158,3 +158,24 @@ func TestSendWR_Lists(t *testing.T) {
 		t.Error("the first reason did not stay")
 	}
 }
+
+func TestVector_Cut(t *testing.T) {
+	for n, want := range map[int][]string{
+		0: {}, 1: {"a"}, 3: {"abc"}, 4: {"abc", "d"}, 5: {"abc", "de"}, 8: {"abc", "de", "fgh"},
+	} {
+		var v Vector
+		for _, s := range []string{"abc", "de", "fgh"} {
+			v.Append([]byte(s))
+		}
+		v.Cut(n)
+		var got []string
+		for _, p := range v.Pieces {
+			got = append(got, string(p))
+		}
+		if !slices.Equal(got, want) && len(want)+len(got) > 0 || v.Bytes != n {
+			t.Errorf("%d bytes: %q, %d", n, got, v.Bytes)
+		}
+	}
+	var v Vector
+	v.Cut(0)
+}

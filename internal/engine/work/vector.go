@@ -27,5 +27,22 @@ func (v *Vector) Append(b []byte) {
 	}
 }
 
+// Cut keeps the first n bytes. Preconditions: 0 ≤ n ≤ Bytes.
+func (v *Vector) Cut(n int) {
+	v.Bytes = n
+	for i := range v.Pieces {
+		if n <= len(v.Pieces[i]) {
+			v.Pieces[i] = v.Pieces[i][:n]
+			if n > 0 {
+				i++
+			}
+			clear(v.Pieces[i:])
+			v.Pieces = v.Pieces[:i]
+			return
+		}
+		n -= len(v.Pieces[i])
+	}
+}
+
 // IsFull reports that a bound is reached.
 func (v *Vector) IsFull() bool { return len(v.Pieces) >= VectorPieces || v.Bytes >= VectorBytes }
