@@ -447,8 +447,8 @@ func TestNudge_SilentPeer_IsSentWritesOfNothing(t *testing.T) {
 	}
 }
 
-// TestMPA_Initiator_EchoOfItsOwnBits_IsNoClaim: Linux's siw answers with the bits of the request, and
-// so seems to take large FPDUs.
+// TestMPA_Initiator_EchoOfItsOwnBits_IsNoClaim: Linux's siw answers with the bits of the request,
+// and so seems to take large FPDUs.
 func TestMPA_Initiator_EchoOfItsOwnBits_IsNoClaim(t *testing.T) {
 	r := newRaw(t, true, nodeConfig{
 		conn:   ConnConfig{Shyness: limits.MPAShyTime},

@@ -200,8 +200,8 @@ func (c *Conn) view(p *piece, skip int) []byte {
 	return b
 }
 
-// endBefore takes back what v has of an FPDU of which no byte is sent yet and the rest cannot be had:
-// it need not be begun. It reports false when nothing is left.
+// endBefore takes back what v has of an FPDU of which no byte is sent yet and the rest cannot be
+// had: it need not be begun. It reports false when nothing is left.
 func (t *transmitter) endBefore(v *work.Vector) bool {
 	whole := t.boundary
 	for i := range t.ends.Len() {
