@@ -151,7 +151,7 @@ func digits(x float64) string {
 		return fmt.Sprintf("%.0f", x)
 	case x >= 10:
 		return fmt.Sprintf("%.1f", x)
-	case x >= 1 || x == 0:
+	case x >= 0.9995 || x == 0:
 		return fmt.Sprintf("%.2f", x)
 	}
 	return fmt.Sprintf("%.3g", x)

@@ -237,6 +237,33 @@ func TestFindings_SVG_IsWellFormed(t *testing.T) {
 	}
 }
 
+func TestScale_WideRange_IsLogarithmic(t *testing.T) {
+	value := func(x float64) *Value { return &Value{Median: x, Low: x, High: x} }
+	for _, test := range []struct {
+		values []*Value
+		want   bool
+	}{
+		{[]*Value{value(1), value(20)}, false},
+		{[]*Value{value(0.3), value(20)}, true},
+		{[]*Value{value(0), value(20)}, false},
+		{[]*Value{{Problem: "p"}, value(20)}, false},
+		{nil, false},
+	} {
+		s := scaleOf(test.values)
+		if s.isLogarithmic != test.want {
+			t.Errorf("%v: logarithmic is %v", test.values, s.isLogarithmic)
+		}
+		last := -1.0
+		for _, x := range []float64{0, 0.3, 1, 20} {
+			if l := s.length(x); l < last || l > barsWidth && x <= s.high {
+				t.Errorf("%v: the bar of %v is %v long, that of less %v", test.values, x, l, last)
+			} else {
+				last = l
+			}
+		}
+	}
+}
+
 func TestDescribe_ThisMachine_IsKnown(t *testing.T) {
 	m := Describe("no-such-package")
 	if (&Machine{Cores: 2, Load: "0.30"}).isBusy() || !(&Machine{Cores: 2, Load: "3.1"}).isBusy() {

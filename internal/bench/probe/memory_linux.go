@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -91,12 +92,19 @@ func measurePingPong(ctx context.Context, args []string) (bench.Sample, error) {
 		return nil, err
 	}
 	rounds = max(rounds/batch, 1) * batch
-	other, err := self(ctx, pong, fmt.Sprint(rounds))
+	one, two, err := twoProcessors()
+	if err != nil {
+		return nil, err
+	}
+	other, err := self(ctx, pong, fmt.Sprint(rounds), fmt.Sprint(two))
 	if err != nil {
 		return nil, err
 	}
 	other.ExtraFiles = []*os.File{file}
 	if err := other.Start(); err != nil {
+		return nil, err
+	}
+	if err := stayOn(one); err != nil {
 		return nil, err
 	}
 	ping, answer := word(page, 0), word(page, pongOffset)
@@ -122,8 +130,11 @@ func oneWay(times []time.Duration) float64 {
 }
 
 func playPong(_ context.Context, args []string) (bench.Sample, error) {
-	var rounds int
-	if err := numbers(args, &rounds); err != nil {
+	var rounds, processor int
+	if err := numbers(args, &rounds, &processor); err != nil {
+		return nil, err
+	}
+	if err := stayOn(processor); err != nil {
 		return nil, err
 	}
 	const inherited = 3
@@ -137,6 +148,33 @@ func playPong(_ context.Context, args []string) (bench.Sample, error) {
 		answer.Store(uint64(i + 1))
 	}
 	return nil, nil
+}
+
+// twoProcessors are those for the two sides: two that share one would answer each other only when
+// the kernel lets them. Where there is but one it is both.
+func twoProcessors() (one, two int, err error) {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return 0, 0, fmt.Errorf("sched_getaffinity: %w", err)
+	}
+	var found []int
+	for i := 0; len(found) < min(2, allowed.Count()); i++ {
+		if allowed.IsSet(i) {
+			found = append(found, i)
+		}
+	}
+	return found[0], found[len(found)-1], nil
+}
+
+// stayOn keeps the calling goroutine on a processor.
+func stayOn(processor int) error {
+	runtime.LockOSThread()
+	var only unix.CPUSet
+	only.Set(processor)
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		return fmt.Errorf("sched_setaffinity: %w", err)
+	}
+	return nil
 }
 
 func awaitWord(w *atomic.Uint64, want uint64) {

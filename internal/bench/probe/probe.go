@@ -29,7 +29,7 @@ const (
 	ConnectServe = "connect-serve"
 	Simulate     = "simulate"   // MILLISECONDS
 	SimHosts     = "sim-hosts"  // HOSTS
-	pong         = "pong"       // ROUNDS; the other side of PingPong
+	pong         = "pong"       // ROUNDS PROCESSOR; the other side of PingPong
 	verbsPeer    = "verbs-peer" // OPERATION SIZE COUNT; that of Verbs
 )
 
