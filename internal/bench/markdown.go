@@ -139,7 +139,11 @@ func (v *Value) text(unit Unit) string {
 		}
 		return strings.ReplaceAll(line, "|", "\\|")
 	}
-	return fmt.Sprintf("%s (%s–%s)", number(v.Median, unit), digits(v.Low), digits(v.High))
+	text := fmt.Sprintf("%s (%s–%s)", number(v.Median, unit), digits(v.Low), digits(v.High))
+	if v.Retries > 0 {
+		text += fmt.Sprintf(", %d tries failed", v.Retries)
+	}
+	return text
 }
 
 func number(x float64, unit Unit) string { return digits(x) + " " + string(unit) }

@@ -24,10 +24,14 @@ type Options struct {
 // record is what the rounds found out about a gauge.
 type record struct {
 	samples []Sample
-	err     error // the first
+	retries int   // after a failure
+	err     error // that of a retry as well, or none was made
 }
 
-// Measure runs all gauges of the figures in turn, as often as the options say.
+// Measure runs all gauges of the figures in turn, as often as the options say. One that fails is
+// tried once more in its round, and its value tells how often that was; when it fails again, that is
+// what is told of it, and it is not run in later rounds: a figure of the rounds that happened to
+// work would hide that others do not.
 func Measure(ctx context.Context, figures []Figure, o Options) *Run {
 	run := &Run{Begun: time.Now().Round(time.Second), Rounds: o.Rounds, Version: o.Version}
 	gauges := gaugesOf(figures)
@@ -36,22 +40,19 @@ func Measure(ctx context.Context, figures []Figure, o Options) *Run {
 		records[g.Key] = &record{}
 	}
 	for round := range o.Rounds {
-		m := measurement{records: records}
+		m := measurement{records: records, complain: o.Complain}
 		for i, g := range gauges {
 			if ctx.Err() != nil {
 				break
 			}
 			r := records[g.Key]
 			if r.err != nil {
-				continue // a figure of the rounds that happened to work would hide that some do not
+				continue
 			}
 			if o.Progress != nil {
 				o.Progress(round, i, len(gauges), g)
 			}
 			m.once(ctx, g)
-			if r.err != nil && o.Complain != nil && !errors.Is(r.err, ErrMissing) {
-				o.Complain(g, r.err)
-			}
 		}
 		m.leave()
 	}
@@ -97,9 +98,10 @@ func gaugesOf(figures []Figure) []*Gauge {
 
 // measurement is a round under way.
 type measurement struct {
-	records map[string]*record
-	stage   *Stage
-	failed  error // to open the stage
+	records  map[string]*record
+	complain func(g *Gauge, err error)
+	stage    *Stage
+	failed   error // to open the stage
 }
 
 func (m *measurement) once(ctx context.Context, g *Gauge) {
@@ -110,21 +112,39 @@ func (m *measurement) once(ctx context.Context, g *Gauge) {
 		}
 	}
 	r := m.records[g.Key]
-	if m.failed != nil {
-		r.err = m.failed
+	if r.err = m.failed; r.err != nil {
+		m.tell(g, r.err)
 		return
 	}
+	sample, err := try(ctx, g)
+	if err != nil && !errors.Is(err, ErrMissing) && ctx.Err() == nil {
+		m.tell(g, err)
+		r.retries++
+		sample, err = try(ctx, g)
+	}
+	if r.err = err; err != nil {
+		m.tell(g, err)
+		return
+	}
+	r.samples = append(r.samples, sample)
+}
+
+// try runs a gauge, and looks whether what it found can be.
+func try(ctx context.Context, g *Gauge) (Sample, error) {
 	sample, err := g.Run(ctx)
 	for unit, x := range sample {
 		if math.IsNaN(x) || math.IsInf(x, 0) || x < 0 {
 			err = errors.Join(err, fmt.Errorf("%v %s cannot be", x, unit))
 		}
 	}
-	if err != nil {
-		r.err = err
-		return
+	return sample, err
+}
+
+// tell tells at once what went wrong.
+func (m *measurement) tell(g *Gauge, err error) {
+	if m.complain != nil && !errors.Is(err, ErrMissing) {
+		m.complain(g, err)
 	}
-	r.samples = append(r.samples, sample)
 }
 
 func (m *measurement) leave() {

@@ -63,7 +63,7 @@ func TestMeasure_SharedGauges_RunOnceARoundInTurn(t *testing.T) {
 func TestMeasure_WhatFails_IsToldAndNotRepeated(t *testing.T) {
 	calls := 0
 	bad := &Gauge{Key: "bad", Run: func(context.Context) (Sample, error) {
-		if calls++; calls == 2 {
+		if calls++; calls > 1 {
 			return nil, errors.New("broken | in the middle")
 		}
 		return Sample{Latency: 1}, nil
@@ -84,7 +84,7 @@ func TestMeasure_WhatFails_IsToldAndNotRepeated(t *testing.T) {
 	run := Measure(t.Context(), []Figure{{Key: "f", Title: "F", Unit: Latency, Rows: []Row{
 		{Name: "bad", Ours: bad, Goals: []Goal{{Peer: absent, Factor: 1}}}, {Name: "lost", Ours: lost},
 	}}}, Options{Rounds: 4, Complain: func(*Gauge, error) { complaints++ }})
-	if calls != 2 || complaints != 1 || !closed {
+	if calls != 3 || complaints != 2 || !closed { // it was tried again, in its round only
 		t.Errorf("%d calls, %d complaints, closed %v", calls, complaints, closed)
 	}
 	rows := run.Figures[0].Rows
@@ -108,6 +108,26 @@ func TestMeasure_WhatFails_IsToldAndNotRepeated(t *testing.T) {
 	run.Figures[0].Rows = rows[1:]
 	if run.HasFailed() {
 		t.Error("what is missing counts as a failure")
+	}
+}
+
+func TestMeasure_FailsOnce_IsTriedAgainAndTold(t *testing.T) {
+	calls := 0
+	shaky := &Gauge{Key: "shaky", Run: func(context.Context) (Sample, error) {
+		if calls++; calls == 2 {
+			return nil, errors.New("a hiccup")
+		}
+		return Sample{Latency: float64(calls)}, nil
+	}}
+	run := Measure(t.Context(), []Figure{
+		{Key: "f", Unit: Latency, Rows: []Row{{Name: "r", Ours: shaky}}},
+	}, Options{Rounds: 3})
+	v := run.Figures[0].Rows[0].Ours
+	if calls != 4 || len(v.Samples) != 3 || v.Retries != 1 || run.HasFailed() {
+		t.Errorf("%d calls: %+v", calls, v)
+	}
+	if text := run.Text(); !strings.Contains(text, "3.00 µs (1.00–4.00), 1 tries failed") {
+		t.Errorf("the report does not tell:\n%s", text)
 	}
 }
 

@@ -44,6 +44,8 @@ type Value struct {
 	Low     float64   `json:"low,omitempty"`
 	High    float64   `json:"high,omitempty"`
 	Samples []float64 `json:"samples,omitempty"`
+	// Retries is how often the gauge failed, and then did not when it was tried again.
+	Retries int `json:"retries,omitempty"`
 	// Problem says why there is nothing, IsMissing that it is nobody's failure.
 	Problem   string `json:"problem,omitempty"`
 	IsMissing bool   `json:"is_missing,omitempty"`
@@ -98,7 +100,7 @@ func (g *Goal) judge(ours *Value, records map[string]*record, unit Unit) Beaten 
 }
 
 func (r *record) value(who string, unit Unit) Value {
-	v := Value{Who: who}
+	v := Value{Who: who, Retries: r.retries}
 	if r.err != nil {
 		v.Problem, v.IsMissing = r.err.Error(), errors.Is(r.err, ErrMissing)
 		return v
