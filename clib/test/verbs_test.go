@@ -80,6 +80,22 @@ func TestVerbs_Queues(t *testing.T) {
 		[]string{"post_errors", "build_errors", "cancel", "poll_ex", "overrun", "resize"})
 }
 
+// TestVerbs_BuilderRefuses_NamesTheRequestAtFault: not the last of the batch, nor one that is good.
+func TestVerbs_BuilderRefuses_NamesTheRequestAtFault(t *testing.T) {
+	bin, lib := compileVerbs(t, "queue_test.c")
+	_, socket := startFake(t)
+	r := run(t, append(libraryEnv(lib, socket), "RNIC_VERBOSE=1"), bin, "build_errors")
+	for _, want := range []string{
+		"ibv_post_send of wr_id 71 on QP", "3 scatter/gather entries; the QP has room for 2",
+		"operation 4 sends no data, so none can be inline", "this QP has no operation 10",
+		"65 bytes inline; the QP has room for 64",
+	} {
+		if r.code != 0 || !strings.Contains(r.errOut, want) {
+			t.Errorf("exit status %d, no %q in\n%s", r.code, want, r.errOut)
+		}
+	}
+}
+
 // TestVerbs_Slots_ComeBackByPoll posts until there is no room: no queue overruns by that.
 func TestVerbs_Slots_ComeBackByPoll(t *testing.T) {
 	runCases(t, "slot_test.c", []string{"full_queue", "full_queue_ex", "unsignaled", "full_reset"})

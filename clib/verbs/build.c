@@ -4,6 +4,10 @@
  * wr_start, which takes the send queue's lock, and wr_complete, which publishes all or none.
  */
 #include "cause.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
 #include "ctx.h"
 #include "post.h"
 #include "queue.h"
@@ -20,19 +24,59 @@ static void build_start(struct ibv_qp_ex *ex)
 	pthread_mutex_lock(&qp->sq.lock);
 	qp->build_next = queue_ring_next(&qp->sq);
 	qp->build_wqe = NULL;
+	qp->build_refusal.is_set = false;
 	qp->build_error = post_send_check(qp);
+}
+
+/* Remembers the first request that cannot be posted. */
+static void build_blame(struct rnic_qp *qp, uint64_t wr_id, uint32_t opcode)
+{
+	if (qp->build_refusal.is_set)
+		return;
+	qp->build_refusal.is_set = true;
+	qp->build_refusal.wr_id = wr_id;
+	qp->build_refusal.opcode = opcode;
+	qp->build_refusal.text[0] = 0;
+}
+
+static void build_refuse(struct rnic_qp *qp, int error, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Refuses the request that is being built, with what is wrong with it. wr_complete reports it. */
+static void build_refuse(struct rnic_qp *qp, int error, const char *format, ...)
+{
+	struct build_refusal *to = &qp->build_refusal;
+	va_list args;
+
+	if (!qp->build_error) {
+		qp->build_error = error;
+		build_blame(qp, qp->build_wqe->wr_id, qp->build_wqe->opcode);
+		va_start(args, format);
+		vsnprintf(to->text, sizeof(to->text), format, args);
+		va_end(args);
+	}
+	qp->build_wqe = NULL;
+}
+
+/* Ends the request that is being built. */
+static void build_finish(struct rnic_qp *qp)
+{
+	if (qp->build_wqe && qp->base.qp_type == IBV_QPT_UD && !qp->build_wqe->ah)
+		build_refuse(qp, EINVAL, "a datagram needs an address: ibv_wr_set_ud_addr");
+	qp->build_wqe = NULL;
 }
 
 static int build_complete(struct ibv_qp_ex *ex)
 {
 	struct rnic_qp *qp = build_qp(ex);
-	int error = qp->build_error;
+	int error;
 
+	build_finish(qp);
+	error = qp->build_error;
 	if (!error && qp->build_next != queue_ring_next(&qp->sq))
 		post_send_publish(qp, qp->build_next);
 	if (error)
 		cause_of_build(qp, error);
-	qp->build_wqe = NULL;
 	pthread_mutex_unlock(&qp->sq.lock);
 	return error;
 }
@@ -52,15 +96,14 @@ static struct rnic_send_wqe *build_begin(struct ibv_qp_ex *ex, unsigned int opco
 	const unsigned int known = IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED;
 	struct rnic_send_wqe *wqe;
 
-	qp->build_wqe = NULL;
+	build_finish(qp);
 	if (!qp->build_error)
 		qp->build_error =
 			post_ring_check(ctx_of(ex->qp_base.context), &qp->sq, qp->build_next);
-	if (!qp->build_error && (!post_opcode_is_allowed(ex->qp_base.qp_type, opcode) ||
-				 (ex->wr_flags & ~(known | IBV_SEND_INLINE))))
-		qp->build_error = EINVAL;
-	if (qp->build_error)
+	if (qp->build_error) {
+		build_blame(qp, ex->wr_id, opcode);
 		return NULL;
+	}
 	wqe = (void *)queue_ring_slot(&qp->sq, qp->build_next++);
 	/* Whether the data is inline is told by the setter that brings it. */
 	*wqe = (struct rnic_send_wqe){
@@ -69,7 +112,13 @@ static struct rnic_send_wqe *build_begin(struct ibv_qp_ex *ex, unsigned int opco
 		.flags = (uint8_t)(ex->wr_flags & known),
 	};
 	qp->build_wqe = wqe;
-	return wqe;
+	if (!post_opcode_is_allowed(ex->qp_base.qp_type, opcode))
+		build_refuse(qp, EINVAL, "a QP of type %d has no operation %u",
+			     ex->qp_base.qp_type, opcode);
+	else if (ex->wr_flags & ~(known | IBV_SEND_INLINE))
+		build_refuse(qp, EINVAL, "wr_flags %#x; only %#x are known", ex->wr_flags,
+			     known | IBV_SEND_INLINE);
+	return qp->build_wqe;
 }
 
 static void build_rdma(struct ibv_qp_ex *ex, unsigned int opcode, uint32_t rkey,
@@ -162,7 +211,7 @@ static void build_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t 
 	if (!qp->build_wqe)
 		return;
 	if (!ah) {
-		qp->build_error = EINVAL;
+		build_refuse(qp, EINVAL, "a datagram needs an address handle");
 		return;
 	}
 	qp->build_wqe->ah = ah->handle;
@@ -177,9 +226,14 @@ static void build_append(struct rnic_qp *qp, const void *from, size_t length)
 
 	if (!wqe)
 		return;
+	if (!post_opcode_sends_data(wqe->opcode)) {
+		build_refuse(qp, EINVAL, "operation %u sends no data, so none can be inline",
+			     wqe->opcode);
+		return;
+	}
 	if (length > qp->max_inline - wqe->inline_len) {
-		qp->build_error = EINVAL;
-		qp->build_wqe = NULL;
+		build_refuse(qp, EINVAL, "%zu bytes inline; the QP has room for %u",
+			     wqe->inline_len + length, qp->max_inline);
 		return;
 	}
 	wqe->flags |= IBV_SEND_INLINE;
@@ -228,7 +282,8 @@ static void build_set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct 
 	if (!qp->build_wqe)
 		return;
 	if (count > qp->sq.max_sge) {
-		qp->build_error = EINVAL;
+		build_refuse(qp, EINVAL, "%zu scatter/gather entries; the QP has room for %u", count,
+			     qp->sq.max_sge);
 		return;
 	}
 	qp->build_wqe->num_sge = (uint16_t)count;
@@ -248,30 +303,31 @@ static void build_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey
 {
 	struct rnic_send_wqe *wqe = build_begin(ex, IBV_WR_BIND_MW);
 	struct rnic_qp *qp = build_qp(ex);
+	char why[RNIC_POST_REFUSAL_TEXT];
+	int error;
 
 	if (!wqe)
 		return;
-	qp->build_error = post_bind_check(mw, rkey, info);
-	if (!qp->build_error && mw->type != IBV_MW_TYPE_2)
-		qp->build_error = EINVAL;
-	if (!qp->build_error)
-		post_wqe_bind(wqe, rkey, info);
+	error = post_bind_check(mw, rkey, info, IBV_MW_TYPE_2);
+	if (error) {
+		cause_of_bind(mw, rkey, info, why);
+		build_refuse(qp, error, "%s", why);
+		return;
+	}
+	post_wqe_bind(wqe, rkey, info);
 	qp->build_wqe = NULL; /* no setter follows */
 }
 
-/* Operations that no QP of this device has: the application cannot have asked for them. */
-static void build_refuse(struct ibv_qp_ex *ex)
+/* No QP of this device has the operation: the application cannot have asked for it. */
+static void build_send_tso(struct ibv_qp_ex *ex, void *header, uint16_t bytes, uint16_t mss)
 {
 	struct rnic_qp *qp = build_qp(ex);
 
-	qp->build_wqe = NULL;
-	qp->build_error = EOPNOTSUPP;
-}
-
-static void build_send_tso(struct ibv_qp_ex *ex, void *header, uint16_t bytes, uint16_t mss)
-{
 	(void)header, (void)bytes, (void)mss;
-	build_refuse(ex);
+	build_finish(qp);
+	if (!qp->build_error)
+		qp->build_error = EOPNOTSUPP;
+	build_blame(qp, ex->wr_id, IBV_WR_TSO);
 }
 
 static void build_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t number)

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "mr.h"
 #include "post.h"
 #include "queue.h"
 
@@ -93,6 +94,55 @@ static bool refused_by_state(struct rnic_qp *qp, struct refused *r)
 	return true;
 }
 
+void cause_of_bind(const struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info,
+		   char *text)
+{
+	const unsigned int unknown = info->mw_access_flags & ~POST_WINDOW_ACCESS;
+
+#define SAY(...) snprintf(text, RNIC_POST_REFUSAL_TEXT, __VA_ARGS__)
+	if (!mw)
+		SAY("a bind needs a memory window");
+	else if ((mw->rkey ^ rkey) >> 8)
+		SAY("rkey 0x%08x is not of window 0x%08x: all but the last byte stays", rkey,
+		    mw->rkey);
+	else if (unknown)
+		SAY("mw_access_flags has %#x, which no window can have", unknown);
+	else if (!info->mr && (info->addr || info->length))
+		SAY("the range of a window needs a region");
+	else if (info->mr && mr_of(info->mr)->kind != MR_MEMORY)
+		SAY("no window can be bound to such a region: null, device, or imported");
+	else if (info->mr && info->mr->pd != mw->pd)
+		SAY("the region is of protection domain %u, the window of %u", info->mr->pd->handle,
+		    mw->pd->handle);
+	else
+		SAY("the window is of type %d: ibv_bind_mw binds type 1, work requests type 2",
+		    mw->type);
+#undef SAY
+}
+
+/* What is wrong with a send's operation and flags: returns false where it is not they. */
+static bool refused_by_operation(struct rnic_qp *qp, const struct ibv_send_wr *wr,
+				 struct refused *r)
+{
+	const unsigned int known =
+		IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+
+	if (!post_opcode_is_allowed(qp->base.qp_type, wr->opcode))
+		refused_say(r, "a QP of type %d has no operation %d", qp->base.qp_type, wr->opcode);
+	else if ((unsigned int)wr->opcode == POST_WR_FLUSH)
+		refused_say(r, "a list has no place for what a FLUSH says: ibv_wr_flush does");
+	else if (wr->send_flags & ~known)
+		refused_say(r, "send_flags has %#x, which is not known here",
+			    wr->send_flags & ~known);
+	else if ((wr->send_flags & IBV_SEND_INLINE) && !post_opcode_sends_data(wr->opcode))
+		refused_say(r, "operation %d sends no data, so none can be inline", wr->opcode);
+	else if (wr->opcode == IBV_WR_BIND_MW)
+		cause_of_bind(wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, r->text);
+	else
+		return false;
+	return true;
+}
+
 void cause_of_send(struct rnic_qp *qp, const struct ibv_send_wr *wr, int error)
 {
 	struct refused r = {.error = error, .wr_id = wr ? wr->wr_id : 0};
@@ -100,34 +150,29 @@ void cause_of_send(struct rnic_qp *qp, const struct ibv_send_wr *wr, int error)
 	if (!wr || error == EIO)
 		return;
 	r.opcode = wr->opcode;
-	if (refused_by_state(qp, &r))
+	if (refused_by_state(qp, &r) || refused_by_operation(qp, wr, &r))
 		;
-	else if (!post_opcode_is_allowed(qp->base.qp_type, wr->opcode))
-		refused_say(&r, "a QP of type %d has no operation %d", qp->base.qp_type, wr->opcode);
 	else if (wr->num_sge < 0 || (uint32_t)wr->num_sge > qp->sq.max_sge)
 		refused_say(&r, "%d scatter/gather entries; the QP has room for %u", wr->num_sge,
 			    qp->sq.max_sge);
 	else if (wr->send_flags & IBV_SEND_INLINE)
-		refused_say(&r, "more bytes inline than the QP has room for (%u), or send_flags %#x",
-			    qp->max_inline, wr->send_flags);
-	else if (qp->base.qp_type == IBV_QPT_UD && !wr->wr.ud.ah)
-		refused_say(&r, "a datagram needs an address handle");
+		refused_say(&r, "more bytes inline than the QP has room for (%u)", qp->max_inline);
 	else
-		refused_say(&r, "send_flags %#x, or a memory window, that it cannot have",
-			    wr->send_flags);
+		refused_say(&r, "a datagram needs an address handle");
 	refused_leave(qp->map, &r, "QP", qp->base.qp_num);
 }
 
 void cause_of_build(struct rnic_qp *qp, int error)
 {
-	struct refused r = {.error = error, .wr_id = qp->ex.wr_id};
+	const struct build_refusal *why = &qp->build_refusal;
+	struct refused r = {.error = error, .wr_id = why->wr_id, .opcode = why->opcode};
 
-	if (error == EIO)
-		return;
-	r.opcode = qp->build_wqe ? qp->build_wqe->opcode : IBV_WR_SEND;
-	if (!refused_by_state(qp, &r))
-		refused_say(&r, "a request between wr_start and wr_complete does not fit the QP: "
-				"operation, flags, entries, inline data");
+	if (error == EIO || !why->is_set)
+		return; /* in a QP that cannot send nothing was to be sent */
+	if (why->text[0])
+		refused_say(&r, "%s", why->text);
+	else if (!refused_by_state(qp, &r))
+		refused_say(&r, "this QP has no operation %u", why->opcode);
 	refused_leave(qp->map, &r, "QP", qp->base.qp_num);
 }
 

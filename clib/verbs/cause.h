@@ -11,7 +11,11 @@
  */
 void cause_of_send(struct rnic_qp *qp, const struct ibv_send_wr *wr, int error);
 
-/* The same of what the builder refused. */
+/* Says what post_bind_check has against a bind, in RNIC_POST_REFUSAL_TEXT bytes. */
+void cause_of_bind(const struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info,
+		   char *text);
+
+/* The same as cause_of_send of what the builder refused. */
 void cause_of_build(struct rnic_qp *qp, int error);
 
 /* The same of a receive; the caller holds rq.lock. */

@@ -276,6 +276,7 @@ static int poll_ex_start(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 	error = poll_ex_take(cq, cq->consumer);
 	if (!error) {
 		cq->empty_polls = 0;
+		cq->wall_sampled = false;
 		return 0; /* locked until end_poll */
 	}
 	error = poll_empty(cq);
@@ -370,15 +371,51 @@ static void poll_ex_tm_info(struct ibv_cq_ex *ex, struct ibv_wc_tm_info *info)
 	info->priv = matched ? cqe->src_qp : 0;
 }
 
-/* The wall clock may be set; what it says now of the moment then is as good as can be told. */
-static uint64_t poll_ex_wallclock(struct ibv_cq_ex *ex)
+/* Tells how far the wall clock is ahead of the NIC's, and how wrong that may be: at least 1. */
+static uint64_t poll_compare(const struct rnic_context *ctx, uint64_t *error)
 {
-	struct rnic_context *ctx = ctx_of(ex->context);
+	const uint64_t before = ctx_clock(ctx);
 	struct timespec wall;
 
 	clock_gettime(CLOCK_REALTIME, &wall);
-	return (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec -
-	       (ctx_clock(ctx) - cq_of_ex(ex)->current.timestamp);
+	*error = ctx_clock(ctx) - before + 1;
+	return (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec - before - *error / 2;
+}
+
+/*
+ * Compares the two clocks. They run at one speed, so what was found first is kept, and times go on
+ * as steadily as timestamps do, until the difference is more than the reading of two clocks one
+ * after the other explains: then the wall clock was set.
+ */
+static void poll_sample(struct rnic_cq *cq)
+{
+	const struct rnic_context *ctx = ctx_of(cq->ex.context);
+	uint64_t error, ahead = poll_compare(ctx, &error), apart = ahead - cq->wall_ahead;
+
+	/* What is kept had better not be found by a thread that was interrupted meanwhile. */
+	for (int i = 0; cq->wall_error == 0 && i < 8; i++) {
+		uint64_t better, next = poll_compare(ctx, &better);
+
+		ahead = better < error ? next : ahead;
+		error = better < error ? better : error;
+	}
+	if ((int64_t)apart < 0)
+		apart = -apart;
+	if (cq->wall_error == 0 || apart > cq->wall_error + error) {
+		cq->wall_ahead = ahead;
+		cq->wall_error = error;
+	}
+	cq->wall_sampled = true;
+}
+
+/* The wall clock may be set; what it says now of the moment then is as good as can be told. */
+static uint64_t poll_ex_wallclock(struct ibv_cq_ex *ex)
+{
+	struct rnic_cq *cq = cq_of_ex(ex);
+
+	if (!cq->wall_sampled)
+		poll_sample(cq);
+	return cq->current.timestamp + cq->wall_ahead;
 }
 
 void cq_poll_init(struct rnic_cq *cq, uint64_t wc_flags)

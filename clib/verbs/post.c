@@ -9,8 +9,6 @@
 #include "queue.h"
 
 #define POST_BIT(opcode) (1u << (opcode))
-/* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, which older headers lack. */
-#define POST_ACCESS_FLUSH (3u << 8)
 
 bool post_opcode_is_allowed(enum ibv_qp_type type, unsigned int opcode)
 {
@@ -32,6 +30,21 @@ bool post_opcode_is_allowed(enum ibv_qp_type type, unsigned int opcode)
 	else if (type == IBV_QPT_UD)
 		allowed = ud;
 	return opcode < 32 && (allowed & POST_BIT(opcode));
+}
+
+bool post_opcode_sends_data(unsigned int opcode)
+{
+	switch (opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_SEND_WITH_INV:
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case POST_WR_ATOMIC_WRITE:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static uint32_t post_qp_state(struct rnic_qp *qp)
@@ -72,6 +85,8 @@ static int post_wqe_inline(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
 	unsigned char *to = (unsigned char *)wqe + RNIC_SEND_WQE_BYTES;
 	uint32_t total = 0;
 
+	if (!post_opcode_sends_data(wr->opcode))
+		return EINVAL; /* nothing goes there, or data comes back */
 	for (int i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *sge = &wr->sg_list[i];
 
@@ -100,14 +115,11 @@ static int post_wqe_data(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
 	return 0;
 }
 
-int post_bind_check(const struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+int post_bind_check(const struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info,
+		    enum ibv_mw_type type)
 {
-	const unsigned int known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-				   IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-				   IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED |
-				   POST_ACCESS_FLUSH | IBV_ACCESS_OPTIONAL_RANGE;
-
-	if (!mw || (mw->rkey ^ rkey) >> 8 || (info->mw_access_flags & ~known))
+	if (!mw || mw->type != type || (mw->rkey ^ rkey) >> 8 ||
+	    (info->mw_access_flags & ~POST_WINDOW_ACCESS))
 		return EINVAL;
 	if (!info->mr)
 		return info->addr || info->length ? EINVAL : 0;
@@ -145,11 +157,9 @@ static int post_wqe_local(struct rnic_send_wqe *wqe, const struct ibv_send_wr *w
 	wqe->inline_len = 0;
 	if (wr->opcode != IBV_WR_BIND_MW)
 		return 0;
-	error = post_bind_check(wr->bind_mw.mw, wr->bind_mw.rkey, info);
+	error = post_bind_check(wr->bind_mw.mw, wr->bind_mw.rkey, info, windows);
 	if (error)
 		return error;
-	if (wr->bind_mw.mw->type != windows)
-		return EINVAL;
 	post_wqe_bind(wqe, wr->bind_mw.rkey, info);
 	return 0;
 }

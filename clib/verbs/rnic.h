@@ -109,6 +109,10 @@ struct rnic_cq {
 	/* Of the extended polling interface: the entry at consumer, while it is being read. */
 	bool holding;
 	struct rnic_cqe current;
+	/* What the wall clock is ahead of the NIC's, and how wrong that may be; see poll_sample. */
+	uint64_t wall_ahead;
+	uint64_t wall_error;
+	bool wall_sampled; /* since start_poll */
 };
 
 /* The producing end of a send or receive ring; its lock guards the producer index. */
@@ -161,6 +165,13 @@ struct rnic_qp {
 	uint32_t build_next;
 	int build_error;
 	struct rnic_send_wqe *build_wqe;
+	/* Of the first request that does not fit: its text is empty where the QP is at fault. */
+	struct build_refusal {
+		bool is_set;
+		uint32_t opcode;
+		uint64_t wr_id;
+		char text[RNIC_POST_REFUSAL_TEXT];
+	} build_refusal;
 };
 
 struct rnic_srq {

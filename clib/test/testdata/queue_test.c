@@ -63,6 +63,15 @@ static void test_post_errors(void)
 	wr[0].num_sge = 3; /* the limit holds for data inside the request, too */
 	CHECK(ibv_post_send(s.qp, wr, &bad) == EINVAL && bad == &wr[0]);
 	wr[0].num_sge = 1;
+	sge[0].length = 8;
+	for (int i = 0; i < 3; i++) { /* what brings data back cannot have it inside */
+		static const enum ibv_wr_opcode opcodes[] = {IBV_WR_RDMA_READ,
+			IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD};
+
+		wr[0].opcode = opcodes[i];
+		CHECK(ibv_post_send(s.qp, wr, &bad) == EINVAL && bad == &wr[0]);
+	}
+	wr[0].opcode = IBV_WR_SEND;
 	wr[0].send_flags = 0;
 	/* Nobody reads while the list is being posted: four fit. */
 	CHECK(ibv_post_send(s.qp, wr, &bad) == ENOMEM && bad == &wr[4]);
@@ -207,6 +216,20 @@ static void test_build_errors(void)
 	ibv_wr_set_inline_data(qp, much, 1);
 	CHECK(ibv_wr_complete(qp) == EINVAL);
 	ibv_wr_start(qp);
+	ibv_wr_rdma_read(qp, 1, 2);
+	ibv_wr_set_inline_data(qp, much, 8);
+	CHECK(ibv_wr_complete(qp) == EINVAL);
+	/* The record names the first that does not fit, not the last, nor one that does. */
+	qp->wr_id = 70;
+	ibv_wr_start(qp);
+	ibv_wr_send(qp);
+	qp->wr_id = 71;
+	ibv_wr_atomic_fetch_add(qp, 1, 2, 3);
+	ibv_wr_set_sge_list(qp, 3, sge);
+	qp->wr_id = 72;
+	ibv_wr_send(qp);
+	CHECK(ibv_wr_complete(qp) == EINVAL);
+	ibv_wr_start(qp);
 	ibv_wr_send_tso(qp, much, 1, 1);
 	CHECK(ibv_wr_complete(qp) == EOPNOTSUPP);
 	ibv_wr_start(qp);
@@ -260,6 +283,7 @@ static void test_cancel(void)
 /* Reads what there is by the extended interface; returns how many completions that were. */
 static uint64_t check_batch(struct ibv_cq_ex *cq, uint64_t want)
 {
+	static uint64_t wall; /* all completions have one timestamp, thus one time of day */
 	struct ibv_poll_cq_attr attr = {0};
 	uint64_t count = 0;
 	int error = ibv_start_poll(cq, &attr);
@@ -273,6 +297,8 @@ static uint64_t check_batch(struct ibv_cq_ex *cq, uint64_t want)
 		CHECK(ibv_wc_read_slid(cq) == 8 && ibv_wc_read_sl(cq) == 9);
 		CHECK(ibv_wc_read_dlid_path_bits(cq) == 10 && ibv_wc_read_completion_ts(cq) == 11);
 		CHECK(ibv_wc_read_wc_flags(cq) == IBV_WC_WITH_IMM && ibv_wc_read_qp_num(cq));
+		wall = wall ? wall : ibv_wc_read_completion_wallclock_ns(cq);
+		CHECK(ibv_wc_read_completion_wallclock_ns(cq) == wall);
 		count++;
 		error = ibv_next_poll(cq);
 	} while (error != ENOENT);
@@ -296,6 +322,7 @@ static void test_poll_ex(void)
 	cq_attr.wc_flags |= IBV_WC_EX_WITH_CVLAN;
 	CHECK(!ibv_create_cq_ex(s.context, &cq_attr) && errno == EOPNOTSUPP);
 	cq_attr.wc_flags &= ~(uint64_t)IBV_WC_EX_WITH_CVLAN;
+	cq_attr.wc_flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 	cq = ibv_create_cq_ex(s.context, &cq_attr);
 	CHECK(cq);
 	CHECK(ibv_start_poll(cq, &poll_attr) == ENOENT);
