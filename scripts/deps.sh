@@ -32,6 +32,8 @@ needs() {
         echo 'rping rdmacm-utils programs of the end-to-end tests'
         echo 'qperf qperf one of them'
         echo 'fio fio one of them'
+        echo 'fi_pingpong libfabric-bin one of them'
+        echo 'curl curl a client of HTTP where none belongs'
         echo 'ip iproute2 network namespaces, two hosts on one machine'
         echo '/usr/lib/python3/dist-packages/pyverbs python3-pyverbs the tests of rdma-core'
         echo '/usr/share/doc/rdma-core/tests rdma-core the tests of rdma-core'

@@ -8,6 +8,7 @@
 #include "ctl.h"
 #include "ctx.h"
 #include "domain.h"
+#include "log.h"
 #include "post.h"
 #include "queue.h"
 
@@ -299,6 +300,23 @@ static void qp_cancel(struct rnic_qp *qp)
 		cq_cancel(cq_of(qp->base.send_cq), qp->base.qp_num);
 }
 
+/*
+ * A program that connects by itself cannot know: it was written for another transport, and says no
+ * more than that the call has failed.
+ */
+static void qp_say_refusal(struct ibv_qp *qp, const struct ibv_qp_attr *attr, int mask)
+{
+	const struct ibv_device *device = qp->context->device;
+
+	if (device->transport_type != IBV_TRANSPORT_IWARP || !(mask & IBV_QP_STATE) ||
+	    (attr->qp_state != IBV_QPS_RTR && attr->qp_state != IBV_QPS_RTS))
+		return;
+	if (!rnic_log_is_wanted()) /* else the NIC's words are there already */
+		rnic_warn("%s: iWARP connections are made by rdma_cm alone (perftest: -R); "
+			  "or choose a device of RoCE",
+			  device->name);
+}
+
 VERBS_API int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 {
 	struct rnic_qp *qp = qp_of(ibqp);
@@ -309,8 +327,10 @@ VERBS_API int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int m
 
 	attr_qp_to_abi(&req.attr, attr);
 	error = ctl_conn_query(&ctx_of(ibqp->context)->ctl, &call, &rsp, sizeof(rsp));
-	if (error)
+	if (error) {
+		qp_say_refusal(ibqp, attr, mask);
 		return rnic_fail(error);
+	}
 	ibqp->state = (enum ibv_qp_state)rsp.attr.state;
 	/* The NIC writes nothing more for this QP, so what is left can be cancelled. */
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)

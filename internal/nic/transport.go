@@ -20,6 +20,7 @@ const (
 // transport is what a wire means to programs: one row for each.
 type transport struct {
 	name      string
+	title     string // for people
 	nodeType  uint32 // enum ibv_node_type
 	kind      uint32 // enum ibv_transport_type
 	linkLayer uint32
@@ -43,7 +44,8 @@ type transport struct {
 //tidy:table
 var transports = [...]transport{
 	TransportRoCE: {
-		name: "roce", nodeType: nodeTypeCA, kind: transportIB, linkLayer: linkEthernet,
+		name: "roce", title: "RoCE",
+		nodeType: nodeTypeCA, kind: transportIB, linkLayer: linkEthernet,
 		qpTypes: []rdma.QPType{
 			rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD, rdma.QPTypeXRCSend, rdma.QPTypeXRCRecv,
 		},
@@ -54,7 +56,8 @@ var transports = [...]transport{
 		hasDatagrams: true, hasIPGIDs: true, hasTags: true,
 	},
 	TransportIWARP: {
-		name: "iwarp", nodeType: nodeTypeRNIC, kind: transportIWARP, linkLayer: linkEthernet,
+		name: "iwarp", title: "iWARP",
+		nodeType: nodeTypeRNIC, kind: transportIWARP, linkLayer: linkEthernet,
 		qpTypes:  []rdma.QPType{rdma.QPTypeRC},
 		caps:     commonCaps,
 		portCaps: portCapCM, odpRC: odpReliable, hasStreams: true,
@@ -128,8 +131,8 @@ func TransportNames() []string {
 	return out
 }
 
-// String is the transport's name.
-func (t *transport) String() string { return t.name }
+// String is how people call the transport.
+func (t *transport) String() string { return t.title }
 
 // makes reports whether devices of the transport have queue pairs of a type.
 func (t *transport) makes(qpType rdma.QPType) bool { return slices.Contains(t.qpTypes, qpType) }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"net"
 	"os"
 	"regexp"
@@ -8,6 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/softrnic/softrnic/test/netnstest"
 )
 
 // onIWARP lets the programs of a pair use the iWARP device of a NIC that has both.
@@ -166,25 +171,143 @@ func TestIWARP_Qperf(t *testing.T) {
 	})
 }
 
-// TestIWARP_ByHand_IsRefusedWithTheReason: programs that set queue pairs up themselves are told why
-// that is not to be had (case W06).
+// byHand are programs that connect queue pairs themselves, or want what iWARP has not.
+var byHand = []struct {
+	program  string
+	isAlone  bool   // it fails before it meets its peer
+	complain string // what the program says, or the library for it
+	why      string // what rnic ps --errors says
+}{
+	{program: "ibv_rc_pingpong -d iwarp0 -g 0", complain: onlyCM, why: whyOnlyCM},
+	{program: "ib_write_bw -d iwarp0", complain: onlyCM, why: whyOnlyCM},
+	{program: "ib_send_lat -d iwarp0 -x 0", complain: onlyCM, why: whyOnlyCM},
+	{
+		program: "ibv_uc_pingpong -d iwarp0 -g 0", isAlone: true, complain: "Couldn't create QP",
+		why: "iwarp0 has no UC queue pairs: iWARP does not know them",
+	},
+	{
+		program: "ibv_ud_pingpong -d iwarp0 -g 0", isAlone: true, complain: "Couldn't create QP",
+		why: "iwarp0 has no UD queue pairs: iWARP does not know them",
+	},
+	{
+		program: "ibv_xsrq_pingpong -d iwarp0 -g 0", isAlone: true,
+		complain: "Couldn't Open the XRC Domain", why: "iwarp0 has no XRC: iWARP does not know it",
+	},
+}
+
+const (
+	onlyCM    = "iwarp0: iWARP connections are made by rdma_cm alone (perftest: -R)"
+	whyOnlyCM = "iWARP connections are made by rdma_cm (rdma_connect and rdma_accept), not by hand"
+)
+
+// TestIWARP_ByHand_W06_IsRefusedWithTheReason: programs that set queue pairs up themselves fail at
+// once, and are told why that is not to be had.
 func TestIWARP_ByHand_W06_IsRefusedWithTheReason(t *testing.T) {
 	p := oneHostOrSelf(t)
 	p.onIWARP(t, "")
-	port := strconv.Itoa(newPort())
-	number, _ := strconv.Atoi(port)
-	server := p.server.run(t, "ibv_rc_pingpong", "-d", "iwarp0", "-g", "0", "-p", port)
-	server.awaitListening(t, number)
-	client := p.client.run(t, "ibv_rc_pingpong", "-d", "iwarp0", "-g", "0", "-p", port, p.address)
-	if out := client.end(t); out.status == 0 {
-		t.Errorf("it works: %s", out.stdout)
+	for _, row := range byHand {
+		t.Run(row.program, func(t *testing.T) {
+			number := newPort()
+			args := append(strings.Fields(row.program), "-p", strconv.Itoa(number))
+			server := p.server.run(t, args...)
+			side := server
+			if !row.isAlone {
+				server.awaitListening(t, number)
+				defer server.kill()
+				side = p.client.run(t, append(args, p.address)...)
+			}
+			out := side.end(t)
+			said := out.stdout + out.stderr
+			if !row.isAlone { // either side may be the first to try
+				said += server.stdout.String() + server.stderr.String()
+			}
+			if out.status == 0 || !strings.Contains(said, row.complain) {
+				t.Errorf("status %d, without %q:\n%s", out.status, row.complain, said)
+			}
+			text := p.client.start(t, rnic, "ps", "--errors").succeed(t).stdout
+			if !strings.Contains(strings.Join(strings.Fields(text), " "), row.why) {
+				t.Errorf("rnic ps --errors does not tell why:\n%s", text)
+			}
+		})
 	}
-	server.kill()
-	out := p.client.start(t, rnic, "ps", "--errors").succeed(t)
-	text := strings.Join(strings.Fields(out.stdout), " ")
-	if !strings.Contains(text, "iWARP connections are made by rdma_cm") {
-		t.Errorf("rnic ps --errors does not tell why:\n%s", out.stdout)
+}
+
+// TestIWARP_Libfabric_ChoosesEither: a library that looks for devices by itself runs on the one that
+// it is told, RoCE or iWARP.
+func TestIWARP_Libfabric_ChoosesEither(t *testing.T) {
+	p := oneHostOrSelf(t)
+	p.server.startNIC(t, "--device", "rnic0", "--device", "iwarp0=iwarp")
+	for _, device := range []string{"rnic0", "iwarp0"} {
+		p.server.env = append(p.server.env, "RNIC_DEVICE="+device)
+		port := newPort()
+		args := []string{
+			"fi_pingpong", "-p", "verbs", "-e", "msg", "-d", device, "-c", "-B", strconv.Itoa(port),
+		}
+		server := p.server.run(t, args...)
+		server.awaitListening(t, port)
+		args[len(args)-2] = "-P"
+		out := p.server.run(t, append(args, p.address)...).end(t)
+		if out.status != 0 || !regexp.MustCompile(`(?m)^1m +10 `).MatchString(out.stdout) {
+			t.Errorf("%s: status %d\n%s\n%s", device, out.status, out.stdout, out.stderr)
+		}
+		if out := server.end(t); out.status != 0 {
+			t.Errorf("%s: the server: status %d\n%s", device, out.status, out.stderr)
+		}
 	}
+}
+
+// TestIWARP_LossyLink_Recovers has a network between two hosts that loses, doubles and reorders
+// packets: TCP repairs it, and no program notices.
+func TestIWARP_LossyLink_Recovers(t *testing.T) {
+	a, b := netnstest.Pair(t, 1500)
+	disturb(t, a)
+	disturb(t, b)
+	p := pair{
+		server: newMachine(t, a, userOne), client: newMachine(t, b, userOne), address: a.V4.String(),
+	}
+	p.onIWARP(t, "")
+	for _, row := range []cmRow{
+		{
+			server: "rping -s -p PORT -C 30 -V -S 20000", noisy: true,
+			client: "rping -c -a ADDR -p PORT -C 30 -V -S 20000",
+		},
+		{
+			server: "ucmatose -p PORT -c 4 -C 20 -S 20000 -t 0",
+			client: "ucmatose -s ADDR -p PORT -c 4 -C 20 -S 20000 -t 0", wants: "return status 0\n",
+		},
+	} {
+		t.Run(row.client, func(t *testing.T) { row.test(t, p) })
+	}
+	for _, tool := range []string{"ib_send_bw", "ib_write_bw", "ib_read_bw"} {
+		row := perfRow{tool: tool, args: "-c RC -R -s 65536 -n 50", sizes: []int{65536}, iters: 50}
+		t.Run(row.name(), func(t *testing.T) { row.test(t, p) })
+	}
+}
+
+// disturb puts the kernel's network emulator on what a host sends.
+func disturb(t *testing.T, ns *netnstest.Namespace) {
+	t.Helper()
+	ns.Do(func() {
+		link, err := netlink.LinkByName(ns.Link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = netlink.QdiscAdd(netlink.NewNetem(
+			netlink.QdiscAttrs{
+				LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(1, 0),
+				Parent: netlink.HANDLE_ROOT,
+			},
+			netlink.NetemQdiscAttrs{
+				Latency: 500, Limit: 100_000, Loss: 2, Duplicate: 1, ReorderProb: 2, // µs, and percent
+			}))
+		if errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.EOPNOTSUPP) {
+			t.Skip("the kernel has no sch_netem; the same is tried in the virtual machine," +
+				" TestSiw_LossyLink_Recovers")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // TestIWARP_ServerKilled_ClientHearsOfIt kills a server under its client: the client is told
