@@ -79,6 +79,12 @@ func mpaRequest(crc bool) []byte {
 func (s *stranger) connect(t *testing.T) {
 	t.Helper()
 	s.say(t, mpaRequest(!s.isLenient))
+	s.reply(t)
+}
+
+// reply takes the answer to a request, which has to be yes.
+func (s *stranger) reply(t *testing.T) iwarp.Frame {
+	t.Helper()
 	for {
 		f, n, err := iwarp.ParseReply(s.in)
 		if err != nil || f.Reject {
@@ -86,7 +92,7 @@ func (s *stranger) connect(t *testing.T) {
 		}
 		if n > 0 {
 			s.in = s.in[n:]
-			return
+			return f
 		}
 		if err := s.need(len(s.in) + 1); err != nil {
 			t.Fatalf("no reply to an MPA request but %q: %v", s.in, err)
@@ -99,22 +105,10 @@ func (s *stranger) connect(t *testing.T) {
 func (s *stranger) hears(t *testing.T) (code iwarp.Code, isTold bool) {
 	t.Helper()
 	for {
-		if err := s.need(iwarp.ULPDULenLen); err != nil {
+		h, content, err := s.message(t)
+		if err != nil {
 			wantEnd(t, err)
 			return code, isTold
-		}
-		n, _ := iwarp.ParseULPDULen(s.in)
-		if err := s.need(iwarp.FPDULen(n)); err != nil {
-			t.Fatalf("an FPDU is cut: %x: %v", s.in, err)
-		}
-		fpdu := s.in[:iwarp.FPDULen(n)]
-		if !s.isLenient && !iwarp.IsCRCGood(fpdu) {
-			t.Errorf("an FPDU with a wrong CRC: %x", fpdu)
-		}
-		var h iwarp.Header
-		content, err := h.Parse(fpdu[iwarp.ULPDULenLen:][:n])
-		if err != nil {
-			t.Fatalf("%x: %v", fpdu, err)
 		}
 		var term iwarp.Terminate
 		if h.Opcode == iwarp.OpcodeTerminate {
@@ -123,8 +117,29 @@ func (s *stranger) hears(t *testing.T) (code iwarp.Code, isTold bool) {
 			}
 			code, isTold = term.Code, true
 		}
-		s.in = s.in[len(fpdu):]
 	}
+}
+
+// message takes the next FPDU, or says how the stream ends.
+func (s *stranger) message(t *testing.T) (h iwarp.Header, content []byte, end error) {
+	t.Helper()
+	if err := s.need(iwarp.ULPDULenLen); err != nil {
+		return h, nil, err
+	}
+	n, _ := iwarp.ParseULPDULen(s.in)
+	if err := s.need(iwarp.FPDULen(n)); err != nil {
+		t.Fatalf("an FPDU is cut: %x: %v", s.in, err)
+	}
+	fpdu := s.in[:iwarp.FPDULen(n)]
+	if !s.isLenient && !iwarp.IsCRCGood(fpdu) {
+		t.Errorf("an FPDU with a wrong CRC: %x", fpdu)
+	}
+	content, err := h.Parse(fpdu[iwarp.ULPDULenLen:][:n])
+	if err != nil {
+		t.Fatalf("%x: %v", fpdu, err)
+	}
+	s.in = s.in[len(fpdu):]
+	return h, content, nil
 }
 
 // wantEnd wants the stream to have ended, however.
