@@ -52,8 +52,8 @@ func TestIWARP_Programs(t *testing.T) {
 	})
 }
 
-// TestIWARP_IPv6 connects by IPv6, within a host and between two, and a listener of both families by
-// either.
+// TestIWARP_IPv6 connects by IPv6, within a host and between two, and a listener of both families
+// by either.
 func TestIWARP_IPv6(t *testing.T) {
 	atPlaces(t, func(t *testing.T, p pair) {
 		p.onIWARP(t, "")
@@ -232,8 +232,8 @@ func TestIWARP_ByHand_W06_IsRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// TestIWARP_Libfabric_ChoosesEither: a library that looks for devices by itself runs on the one that
-// it is told, RoCE or iWARP.
+// TestIWARP_Libfabric_ChoosesEither: a library that looks for devices by itself runs on the one
+// that it is told, RoCE or iWARP.
 func TestIWARP_Libfabric_ChoosesEither(t *testing.T) {
 	p := oneHostOrSelf(t)
 	p.server.startNIC(t, "--device", "rnic0", "--device", "iwarp0=iwarp")

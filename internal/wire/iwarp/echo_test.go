@@ -2,8 +2,8 @@ package iwarp
 
 import "testing"
 
-// Linux's siw sends the bits of a request back in its reply: they must not say anything there that it
-// does not mean.
+// Linux's siw sends the bits of a request back in its reply: they must not say anything there that
+// it does not mean.
 func TestFrame_BitsOfARequestInAReply_SayNothingOfLargeFPDUs(t *testing.T) {
 	request := Frame{Revision: Revision2, Enhanced: true, LargeFPDU: true}
 	b := request.Append(nil)
