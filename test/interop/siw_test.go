@@ -2,6 +2,7 @@ package interop
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -52,7 +53,7 @@ func TestSiw_EveryProgram_BothWays(t *testing.T) {
 }
 
 // TestSiw_StartUp_EveryKind begins connections in each way that MPA knows: without the checksum,
-// with it by our wish or by the peer's, by revision 1, and with large FPDUs.
+// with it by our wish or by the peer's, and with large FPDUs.
 func TestSiw_StartUp_EveryKind(t *testing.T) {
 	strict := siw
 	strict.isCRCRequired = true
@@ -63,24 +64,44 @@ func TestSiw_StartUp_EveryKind(t *testing.T) {
 		{"NoCRC", "crc=off", siw},
 		{"CRC", "crc=on", siw},
 		{"PeerWantsCRC", "crc=on", strict},
-		{"Revision1", "crc=off,mpa=1", siw},
 		{"LargeFPDU", "crc=off,fpdu=large", siw},
 		{"LargeFPDUWithCRC", "crc=on,fpdu=large", siw},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			l := newLink(t, requireInterop(t, test.peer), 1500, 0,
 				"--device", siw.ours+"=iwarp,"+test.options)
-			l.run(t, []row{
-				cmRow("rping -s -p PORT -C 5 -V -v -S 5000", "rping -c -a ADDR -p PORT -C 5 -V -v -S 5000").
-					prints("ping data: rdma-ping-4:"),
-				cmRow("ucmatose -p PORT", "ucmatose -s ADDR -p PORT").
-					prints("data transfers complete\n"),
-				perftest("ib_write_bw", "-R -s 65536 -n 20"),
-				perftest("ib_read_bw", "-R -s 65536 -n 20"),
-				perftest("ib_send_bw", "-R -s 65537 -n 20"),
-			})
+			const size = " -p PORT -C 5 -V -v -S 5000"
+			l.run(t, append(startRows(),
+				cmRow("rping -s"+size, "rping -c -a ADDR"+size).prints("ping data: rdma-ping-4:")))
 		})
 	}
+}
+
+func startRows() []row {
+	return []row{
+		cmRow("ucmatose -p PORT", "ucmatose -s ADDR -p PORT").prints("data transfers complete\n"),
+		perftest("ib_write_bw", "-R -s 65536 -n 20"),
+		perftest("ib_read_bw", "-R -s 65536 -n 20"),
+		perftest("ib_send_bw", "-R -s 65537 -n 20"),
+	}
+}
+
+// TestSiw_Revision1_KernelServes speaks MPA revision 1. The kernel's driver takes such requests; as
+// a client it asks by revision 2 and ends a connection that is answered by another. It has no READs
+// as a server then, so that rping cannot run.
+func TestSiw_Revision1_KernelServes(t *testing.T) {
+	l := newLink(t, requireInterop(t, siw), 1500, 0, "--device", siw.ours+"=iwarp,mpa=1")
+	for _, r := range startRows() {
+		t.Run(r.name, func(t *testing.T) { l.try(t, r, l.guest, l.host) })
+	}
+	t.Run("WeServe", func(t *testing.T) {
+		serve := l.host.start(t, "rping", "-s", "-p", "7000")
+		l.host.awaitCM(t, serve)
+		r := l.guest.start(t, "rping", "-c", "-a", hostV4, "-p", "7000", "-C", "1").end(t)
+		if !strings.Contains(r.Output, "RDMA_CM_EVENT_REJECTED") {
+			t.Errorf("a client of revision 2 says %q", r.Output)
+		}
+	})
 }
 
 // TestSiw_Ping_WithRping lets rnic ping and rping measure each other.
