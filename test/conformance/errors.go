@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"errors"
-	"slices"
 	"syscall"
 	"testing"
 
@@ -228,52 +227,6 @@ func (c *failure) run(t *testing.T, f Fabric) {
 		c.check(t, s)
 	} else {
 		c.checkUnacknowledged(t, s)
-	}
-}
-
-// isLocal says that the request fails before anything is sent.
-func (c *failure) isLocal() bool { return c.want == verbs.WCLocProtErr }
-
-// allowed are the statuses of the request, and of the one behind it, where a completion says no
-// more than that the transport has the message: what waits for an answer is flushed when the peer
-// ends the connection, and everything else completes in time or is flushed.
-func (c *failure) allowed() (first, second []verbs.WCStatus) {
-	either := []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}
-	flushed := either[1:]
-	switch {
-	case c.isLocal():
-		return []verbs.WCStatus{c.want}, flushed
-	case c.opcode == verbs.WRRead, c.opcode == verbs.WRFetchAdd:
-		return flushed, flushed
-	}
-	return either, either
-}
-
-// checkUnacknowledged is check for such a transport. Any fault ends the connection on both sides.
-func (c *failure) checkUnacknowledged(t *testing.T, s *stage) {
-	t.Helper()
-	first, second := c.allowed()
-	for i, want := range [][]verbs.WCStatus{first, second} {
-		wc := next(t, s.a)
-		if wc.ID != uint64(1+i) || wc.QPN != s.a.QPN() || !slices.Contains(want, wc.Status) {
-			t.Fatalf("completion %d: %+v (%v), want one of %v", i, wc, wc.Err(), want)
-		}
-	}
-	if c.wantPeer != 0 {
-		if wc := next(t, s.b); wc.Status != c.wantPeer || wc.ID != 500 {
-			t.Errorf("the peer's receive: %+v (%v), want %v", wc, wc.Err(), c.wantPeer)
-		}
-	}
-	for _, e := range []End{s.a, s.b} {
-		eventually(t, "both ends are in ERR", func() bool {
-			return e.State() == verbs.QPStateError
-		})
-	}
-	quiet(t, s.a)
-	quiet(t, s.b)
-	// A WRITE with immediate data is a WRITE, which needs no receive, and a message behind it.
-	if !c.partial() && c.opcode != verbs.WRWriteWithImm {
-		compare(t, "the peer's memory", s.rb.Load(), pattern(4096, 0x77))
 	}
 }
 

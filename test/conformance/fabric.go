@@ -23,6 +23,11 @@ const (
 	FeatureWindows      Feature = "memory windows" // then ends are Windows
 	FeatureTags         Feature = "tag matching"   // then ends with UseTags are Tags
 	FeaturePSN          Feature = "packet sequence numbers"
+	FeatureFlush        Feature = "FLUSH"
+	FeatureXRC          Feature = "XRC"
+	FeatureGroups       Feature = "multicast groups"
+	FeatureAH           Feature = "address handles"
+	FeatureManual       Feature = "connections that the program makes itself"
 	// FeatureAcks: a SEND or WRITE that has completed is at the peer, and one that failed there says
 	// so. Without it, a completion says that the transport has the message, and a failure ends the
 	// connection.
@@ -138,20 +143,6 @@ func next(t *testing.T, e End) verbs.WC {
 		if time.Now().After(end) {
 			t.Fatalf("QP %v in state %v: no completion within %v", e.QPN(), e.State(), Patience)
 		}
-	}
-}
-
-// isAcked says that what has completed is at the peer.
-func isAcked(f Fabric) bool { return f.Lacks(FeatureAcks) == "" }
-
-// landed wants the effect of a request that has completed: at once where completions are
-// acknowledged, else before long.
-func landed(t *testing.T, f Fabric, what string, condition func() bool) {
-	t.Helper()
-	if !isAcked(f) {
-		eventually(t, what, condition)
-	} else if !condition() {
-		t.Fatalf("not true: %s", what)
 	}
 }
 

@@ -23,6 +23,8 @@ func Run(t *testing.T, f Fabric) {
 		t.Run("Windows", func(t *testing.T) { runWindows(t, f) })
 		t.Run("SharedReceives", func(t *testing.T) { runShared(t, f) })
 		t.Run("Tags", func(t *testing.T) { runTags(t, f) })
+		t.Run("Placement", func(t *testing.T) { runPlacement(t, f) })
+		t.Run("Refusals", func(t *testing.T) { runRefusals(t, f) })
 	})
 	t.Run("UC", func(t *testing.T) {
 		require(t, f, FeatureUC)

@@ -16,12 +16,6 @@ type StreamFabric struct {
 	address      string
 }
 
-// streamLacks is what iWARP does not have (RFC 5040).
-var streamLacks = map[Feature]string{
-	FeatureUC: "iWARP knows reliable connections only", FeatureUD: "iWARP has no datagrams",
-	FeaturePSN: "TCP counts bytes", FeatureAcks: "a message is complete when TCP has it",
-}
-
 // StreamSide is one side of a fabric over streams: a device of a NIC, and an address of it.
 type StreamSide struct {
 	NIC     verbs.Connector

@@ -64,9 +64,9 @@ func rtr(s iwarp.Setup) []byte {
 	return nil
 }
 
-// TestIWARP_StartUp_W01_W02_W03 asks a program's NIC for each kind of connection, over real sockets:
-// the flag A stays (W01), exactly one RTR is chosen, answered and no message (W02), and depths are
-// the lesser of what both want (W03).
+// TestIWARP_StartUp_W01_W02_W03 asks a program's NIC for each kind of connection, over real
+// sockets: the flag A stays (W01), exactly one RTR is chosen, answered and no message (W02), and
+// depths are the lesser of what both want (W03).
 func TestIWARP_StartUp_W01_W02_W03(t *testing.T) {
 	v := newVictim(t, "")
 	for _, x := range startUps {

@@ -1,0 +1,153 @@
+package conformance
+
+import (
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/softrnic/softrnic/verbs"
+)
+
+// Asker is a fabric that can be asked for a feature by its verbs alone, whether it has it or not.
+type Asker interface {
+	Ask(t *testing.T, feature Feature) error
+}
+
+// refusals are what a device answers who asks for what it has not.
+var refusals = []struct {
+	feature Feature
+	errno   syscall.Errno
+	says    string // what the reason holds
+}{
+	{FeatureUC, syscall.EOPNOTSUPP, "has no UC queue pairs"},
+	{FeatureUD, syscall.EOPNOTSUPP, "has no UD queue pairs"},
+	{FeatureXRC, syscall.EOPNOTSUPP, "has no XRC"},
+	{FeatureGroups, syscall.EOPNOTSUPP, ""},
+	{FeatureAH, syscall.EOPNOTSUPP, ""},
+	{FeatureManual, syscall.EINVAL, "iWARP connections are made by rdma_cm"},
+}
+
+// runRefusals asks for each feature: a fabric that has it grants it, and one that has not refuses
+// with the errno that is documented (case W06), and disturbs nothing.
+func runRefusals(t *testing.T, f Fabric) {
+	asker, isAsker := f.(Asker)
+	if !isAsker {
+		t.Skip("unsupported: this fabric cannot be asked for what it has not")
+	}
+	a, b := f.Connect(t, Link{Type: verbs.QPTypeRC})
+	for _, x := range refusals {
+		t.Run(string(x.feature), func(t *testing.T) {
+			err := asker.Ask(t, x.feature)
+			switch {
+			case f.Lacks(x.feature) == "":
+				if err != nil {
+					t.Errorf("refused: %v", err)
+				}
+			case !errors.Is(err, x.errno) || !strings.Contains(err.Error(), x.says):
+				t.Errorf("%v, want %v: %q", err, x.errno, x.says)
+			}
+		})
+	}
+	if a.State() != verbs.QPStateRTS || b.State() != verbs.QPStateRTS {
+		t.Errorf("a connection is in %v, %v", a.State(), b.State())
+	}
+}
+
+// runPlacement writes and flushes what it wrote; where there is no FLUSH the request fails before
+// it is sent, and says so.
+func runPlacement(t *testing.T, f Fabric) {
+	a, b := f.Connect(t, Link{Type: verbs.QPTypeRC})
+	ra := a.Region(t, RegionConfig{Size: 4096, Access: verbs.AccessAll})
+	rb := b.Region(t, RegionConfig{Size: 4096, Access: verbs.AccessAll})
+	want := pattern(4096, 0x21)
+	ra.Store(want)
+	_, err := a.Send(
+		verbs.SendWR{
+			ID: 1, Opcode: verbs.WRWrite, SGE: []verbs.SGE{ra.Piece(0, 4096)},
+			RemoteAddr: rb.Addr(), RKey: rb.RKey(),
+		},
+		verbs.SendWR{
+			ID: 2, Opcode: verbs.WRFlush, RemoteAddr: rb.Addr(), RKey: rb.RKey(),
+			Flush: &verbs.Flush{Length: 4096}, Flags: verbs.SendSignaled,
+		})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := verbs.WCSuccess
+	if f.Lacks(FeatureFlush) != "" {
+		status = verbs.WCLocQPOpErr
+	}
+	if wc := next(t, a); wc.ID != 2 || wc.Status != status {
+		t.Fatalf("%+v: %v, want %v", wc, wc.Err(), status)
+	}
+	if status == verbs.WCSuccess {
+		compare(t, "flushed", rb.Load(), want)
+	} else if a.State() != verbs.QPStateError {
+		t.Errorf("a queue pair that was asked for what is not there is in %v", a.State())
+	}
+}
+
+// Ask implements Asker.
+func (f *GoFabric) Ask(t *testing.T, feature Feature) error {
+	t.Helper()
+	pd, ctx := f.a.pd, f.a.ctx
+	queue := func(service verbs.QPType) (*verbs.QP, error) {
+		e := f.a.newEnd(t, EndConfig{})
+		qp, err := pd.CreateQP(e.config(service, EndConfig{}))
+		if err == nil {
+			closeAtEnd(t, qp)
+		}
+		return qp, err
+	}
+	switch feature {
+	case FeatureUC:
+		_, err := queue(verbs.QPTypeUC)
+		return err
+	case FeatureUD:
+		_, err := queue(verbs.QPTypeUD)
+		return err
+	case FeatureXRC:
+		d, err := ctx.OpenXRCD(verbs.XRCDConfig{Create: true})
+		if err == nil {
+			closeAtEnd(t, d)
+		}
+		return err
+	case FeatureGroups:
+		service := verbs.QPTypeUD
+		if f.Lacks(FeatureUD) != "" {
+			service = verbs.QPTypeRC
+		}
+		qp, err := queue(service)
+		if err != nil {
+			return err
+		}
+		group := verbs.GID{0: 0xff, 1: 0x0e, 10: 0xff, 11: 0xff, 12: 239, 15: 7}
+		return errors.Join(qp.AttachMulticast(group), qp.DetachMulticast(group))
+	case FeatureAH:
+		ah, err := pd.CreateAH(verbs.AHAttr{DGID: verbs.GID{10: 0xff, 11: 0xff, 12: 127, 15: 1}, Port: 1})
+		if err == nil {
+			closeAtEnd(t, ah)
+		}
+		return err
+	case FeatureManual:
+		qp, err := queue(verbs.QPTypeRC)
+		if err != nil {
+			return err
+		}
+		return connectToItself(qp)
+	}
+	return errors.ErrUnsupported
+}
+
+// connectToItself takes a queue pair to RTS by the program's own hand.
+func connectToItself(qp *verbs.QP) error {
+	if point, err := qp.Endpoint(); err == nil {
+		return qp.ConnectTo(point)
+	}
+	attr := verbs.QPAttr{Port: 1, PathMTU: verbs.MTU1024, DestQPN: qp.QPN()}
+	if err := qp.ToInit(attr); err != nil {
+		return err
+	}
+	return qp.ToRTR(attr)
+}
