@@ -15,6 +15,10 @@ func (r *Run) Markdown(before *Run) string {
 		"costs and memory. On a machine that is virtual or shared look at ratios only.\n\n", r.Rounds)
 	r.describe(&b)
 	r.compare(&b, before)
+	b.WriteString("\n## Missed targets\n\n")
+	for _, line := range r.Missed() {
+		fmt.Fprintf(&b, "- %s\n", line)
+	}
 	for i := range r.Figures {
 		r.Figures[i].markdown(&b)
 	}
@@ -39,6 +43,36 @@ func (r *Run) describe(b *strings.Builder) {
 	if len(m.Peers) > 0 {
 		fmt.Fprintf(b, "- Peers: %s\n", strings.Join(m.Peers, ", "))
 	}
+}
+
+// Missed lists the targets that were not met, and those that could not be judged.
+func (r *Run) Missed() []string {
+	var out []string
+	for i := range r.Figures {
+		f := &r.Figures[i]
+		for j := range f.Rows {
+			for k := range f.Rows[j].Peers {
+				p := &f.Rows[j].Peers[k]
+				if p.Goal == 0 || p.IsMet {
+					continue
+				}
+				line := f.Title + ": " + f.Rows[j].Name + ": "
+				switch {
+				case !p.IsJudged:
+					line += "not judged"
+				case p.IsFixed:
+					line += number(f.Rows[j].Ours.Median, f.Unit)
+				default:
+					line += digits(p.Ratio) + " × " + p.Who
+				}
+				out = append(out, line+", target "+p.goal(f.Unit))
+			}
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, "none")
+	}
+	return out
 }
 
 // tally counts targets.
@@ -99,22 +133,12 @@ func (f *Findings) markdown(b *strings.Builder) {
 
 // cells are what a table says of a peer.
 func (p *Beaten) cells(unit Unit) string {
-	value, ratio, goal, verdict := "", "", "", ""
+	value, ratio, verdict := "", "", ""
 	if !p.IsFixed {
 		value = p.text(unit)
 	}
 	if p.Ratio > 0 {
 		ratio = digits(p.Ratio) + " ×"
-	}
-	sign := "≥"
-	if unit.IsLower() {
-		sign = "≤"
-	}
-	switch {
-	case p.Goal > 0 && p.IsFixed:
-		goal = sign + " " + number(p.Goal, unit)
-	case p.Goal > 0:
-		goal = fmt.Sprintf("%s %g ×", sign, p.Goal)
 	}
 	switch {
 	case p.IsMet:
@@ -124,7 +148,22 @@ func (p *Beaten) cells(unit Unit) string {
 	case p.Goal > 0:
 		verdict = "not judged"
 	}
-	return strings.Join([]string{p.Who, value, ratio, goal, verdict}, " | ")
+	return strings.Join([]string{p.Who, value, ratio, p.goal(unit), verdict}, " | ")
+}
+
+// goal is what is aimed at, or nothing.
+func (p *Beaten) goal(unit Unit) string {
+	sign := "≥"
+	if unit.IsLower() {
+		sign = "≤"
+	}
+	switch {
+	case p.Goal > 0 && p.IsFixed:
+		return sign + " " + number(p.Goal, unit)
+	case p.Goal > 0:
+		return fmt.Sprintf("%s %g ×", sign, p.Goal)
+	}
+	return ""
 }
 
 // text is a value with its spread, or why there is none.
@@ -141,7 +180,7 @@ func (v *Value) text(unit Unit) string {
 	}
 	text := fmt.Sprintf("%s (%s–%s)", number(v.Median, unit), digits(v.Low), digits(v.High))
 	if v.Retries > 0 {
-		text += fmt.Sprintf(", %d tries failed", v.Retries)
+		text += fmt.Sprintf(", tries that failed: %d", v.Retries)
 	}
 	return text
 }
@@ -175,6 +214,10 @@ func (r *Run) Text() string {
 				row.Peers[k].line(&b, f.Unit)
 			}
 		}
+	}
+	b.WriteString("\nMissed targets\n")
+	for _, line := range r.Missed() {
+		fmt.Fprintf(&b, "  %s\n", line)
 	}
 	return b.String()
 }

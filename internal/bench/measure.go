@@ -29,8 +29,8 @@ type record struct {
 }
 
 // Measure runs all gauges of the figures in turn, as often as the options say. One that fails is
-// tried once more in its round, and its value tells how often that was; when it fails again, that is
-// what is told of it, and it is not run in later rounds: a figure of the rounds that happened to
+// tried once more in its round, and its value tells how often that was; when it fails again, that
+// is what is told of it, and it is not run in later rounds: a figure of the rounds that happened to
 // work would hide that others do not.
 func Measure(ctx context.Context, figures []Figure, o Options) *Run {
 	run := &Run{Begun: time.Now().Round(time.Second), Rounds: o.Rounds, Version: o.Version}

@@ -60,6 +60,31 @@ func TestMeasure_SharedGauges_RunOnceARoundInTurn(t *testing.T) {
 	}
 }
 
+func TestRun_Missed_ListsWhatIsNotMet(t *testing.T) {
+	peer := func(goal, ratio float64) Beaten {
+		met := ratio >= goal
+		return Beaten{
+			Value: Value{Who: "peer"}, Goal: goal, Ratio: ratio, IsJudged: ratio > 0, IsMet: met,
+		}
+	}
+	run := &Run{Figures: []Findings{{Title: "T", Unit: Rate, Rows: []Finding{{
+		Name: "row", Ours: Value{Median: 1.5}, Peers: []Beaten{
+			peer(2, 1.25), peer(2, 2.5), peer(0, 0.1), peer(3, 0),
+			{IsFixed: true, Goal: 2, IsJudged: true},
+		},
+	}}}}}
+	want := []string{
+		"T: row: 1.25 × peer, target ≥ 2 ×", "T: row: not judged, target ≥ 3 ×",
+		"T: row: 1.50 M/s, target ≥ 2.00 M/s",
+	}
+	if got := run.Missed(); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := new(Run).Missed(); len(got) != 1 || got[0] != "none" {
+		t.Errorf("%q of an empty run", got)
+	}
+}
+
 func TestMeasure_WhatFails_IsToldAndNotRepeated(t *testing.T) {
 	calls := 0
 	bad := &Gauge{Key: "bad", Run: func(context.Context) (Sample, error) {
@@ -126,7 +151,7 @@ func TestMeasure_FailsOnce_IsTriedAgainAndTold(t *testing.T) {
 	if calls != 4 || len(v.Samples) != 3 || v.Retries != 1 || run.HasFailed() {
 		t.Errorf("%d calls: %+v", calls, v)
 	}
-	if text := run.Text(); !strings.Contains(text, "3.00 µs (1.00–4.00), 1 tries failed") {
+	if text := run.Text(); !strings.Contains(text, "3.00 µs (1.00–4.00), tries that failed: 1") {
 		t.Errorf("the report does not tell:\n%s", text)
 	}
 }
