@@ -11,7 +11,7 @@ import (
 //
 // A completion of RoCE's reliable service is an acknowledgement: the peer has the message, and
 // where the peer refuses one, the request that it refuses fails and says why (IBTA 9.7.5). On iWARP
-// a SEND or WRITE is complete as soon as TCP has it (RFC 5040 5.2 leaves that open; Linux's siw does
+// a SEND or WRITE is complete as soon as TCP has it (RFC 5040 5.5 leaves that open; siw does
 // the same). So its effect comes a little later, and a peer that refuses it says so by a Terminate,
 // which ends the connection: whatever has not completed by then is flushed, whoever was at fault. A
 // READ or an atomic has its answer on either. A receive that is missing is waited for on iWARP, for

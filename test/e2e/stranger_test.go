@@ -442,7 +442,9 @@ var crimes = []crime{
 	},
 	{
 		name: "WRITE to no STag", code: iwarp.CodeTaggedSTag,
-		say: func(v *victim) []byte { return writing(uint32(v.memory.RKey())^0xff00, v.memory.Addr(), 8) },
+		say: func(v *victim) []byte {
+			return writing(uint32(v.memory.RKey())^0xff00, v.memory.Addr(), 8)
+		},
 	},
 	{
 		name: "WRITE beyond the region", code: iwarp.CodeTaggedBounds,
