@@ -105,7 +105,7 @@ func TestGenerate_SymbolsOfAnotherRelease_AreExported(t *testing.T) {
 	}
 	delete(implemented, "ibv_create_thing")
 	write("stubs.c", Stubs(sample, implemented))
-	write("map", VersionScript(sample))
+	write("map", VersionScript(sample, implemented))
 	write("own.c", "int ibv_open_device(void);\nint ibv_open_device(void) { return 42; }\n")
 	gcc("-Wall", "-Wextra", "-Werror", "-fPIC", "-fvisibility=hidden", "-shared",
 		"-Wl,--version-script="+path("map"), "-o", path("lib.so"), path("own.c"), path("stubs.c"),

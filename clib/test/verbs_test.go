@@ -294,17 +294,3 @@ func TestVerbs_DefaultSocket_FollowsTheRuleOfCtl(t *testing.T) {
 		t.Errorf("exit status %d", r.code)
 	}
 }
-
-func TestMemory_Cases(t *testing.T) {
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("gcc is not installed")
-	}
-	bin := compile(t, "mem_test.c", "../verbs/mem.c", "../verbs/mem_file.c",
-		"../verbs/maps.c")
-	for _, name := range []string{
-		"move", "release", "fault", "scattered", "in_use", "reuse", "fork", "threads", "sparse",
-		"kinds", "limit", "first_thread_ended", "mappings",
-	} {
-		t.Run(name, func(t *testing.T) { checkCase(t, run(t, nil, bin, name)) })
-	}
-}

@@ -1,25 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "mem.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "maps.h"
+#include "mem_advice.h"
+#include "mem_extent.h"
 #include "mem_file.h"
 
-/* A range of the file that holds moved pages. */
-struct mem_extent {
-	struct mem_extent *next;
-	uint64_t offset;
-	uint64_t length;
-	uint32_t holds; /* mapped segments of regions that lie in it */
-	bool seen;      /* by the walk that looks for mappings */
-};
-
-static pthread_mutex_t mem_lock = PTHREAD_MUTEX_INITIALIZER;
-/* Sorted by offset; guarded by mem_lock, as is the file. */
-static struct mem_extent *mem_extents;
-static struct mem_plan *mem_plans; /* all that are not released */
+/* All that are not released; guarded by the lock of mem_extent.c. */
+static struct mem_plan *mem_plans;
+static atomic_uint mem_generation; /* one more in each child of fork */
 
 enum piece_kind { PIECE_REMOTE, PIECE_MAPPED, PIECE_MOVABLE };
 
@@ -41,9 +34,6 @@ struct mem_scan {
 	uint32_t count;
 	struct mem_piece pieces[MEM_PIECES];
 };
-
-/* Fork children copy up to so much of each mapping; larger ones are shared until written. */
-#define MEM_FORK_COPY_BYTES (64u << 20)
 
 static bool piece_joins(const struct mem_piece *a, const struct mem_piece *b)
 {
@@ -73,7 +63,8 @@ static bool scan_is_movable(const struct mem_scan *scan, const struct maps_area 
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 
 	return scan->move && area->anonymous && area->writable && !area->executable &&
-	       !(area->start <= here && here < area->end);
+	       !(area->start <= here && here < area->end) &&
+	       area->flags == 0;
 }
 
 /*
@@ -184,44 +175,14 @@ static void scan_limit(struct mem_scan *scan)
 	}
 }
 
-/* Inserts an extent into the first gap of the file that it fits into. */
-static bool mem_extent_place(struct mem_extent *extent)
-{
-	struct mem_extent **at = &mem_extents;
-	uint64_t size = mem_file_open(), offset = 0;
-
-	for (; *at && (*at)->offset - offset < extent->length; at = &(*at)->next)
-		offset = (*at)->offset + (*at)->length;
-	if (offset > size || size - offset < extent->length)
-		return false;
-	extent->offset = offset;
-	extent->next = *at;
-	*at = extent;
-	return true;
-}
-
-static void mem_extent_remove(struct mem_extent *extent)
-{
-	struct mem_extent **at;
-
-	for (at = &mem_extents; *at != extent; at = &(*at)->next)
-		;
-	*at = extent->next;
-	free(extent);
-}
-
 static bool mem_piece_move(struct mem_piece *piece)
 {
-	struct mem_extent *extent = calloc(1, sizeof(*extent));
+	const uint64_t length = piece->end - piece->start;
+	struct mem_extent *extent = mem_extent_make(piece->start, length);
 
 	if (!extent)
 		return false;
-	extent->length = piece->end - piece->start;
-	if (!mem_extent_place(extent)) {
-		free(extent);
-		return false;
-	}
-	if (!mem_file_move_in(piece->start, extent->length, extent->offset)) {
+	if (!mem_file_move_in(piece->start, length, extent->offset)) {
 		mem_extent_remove(extent);
 		return false;
 	}
@@ -230,54 +191,10 @@ static bool mem_piece_move(struct mem_piece *piece)
 	return true;
 }
 
-/* Adds change to the holds of every extent that a mapped segment touches. */
 static void mem_segment_hold(const struct rnic_segment *segment, int change)
 {
-	struct mem_extent *extent;
-
-	if (segment->fd < 0)
-		return;
-	for (extent = mem_extents; extent; extent = extent->next) {
-		if (segment->fd_offset < extent->offset + extent->length &&
-		    extent->offset < segment->fd_offset + segment->length)
-			extent->holds += (uint32_t)change;
-	}
-}
-
-static bool collect_visit(const struct maps_area *area, void *arg)
-{
-	struct mem_extent *extent;
-
-	(void)arg;
-	if (!mem_file_owns(area))
-		return true;
-	for (extent = mem_extents; extent; extent = extent->next) {
-		if (area->offset < extent->offset + extent->length &&
-		    extent->offset < area->offset + (area->end - area->start))
-			extent->seen = true;
-	}
-	return true;
-}
-
-/* Frees extents that no region holds and that the application has unmapped. */
-static void mem_collect(void)
-{
-	struct mem_extent *extent, *next;
-	bool idle = false;
-
-	for (extent = mem_extents; extent; extent = extent->next) {
-		extent->seen = extent->holds > 0;
-		idle |= !extent->seen;
-	}
-	if (!idle || maps_walk(collect_visit, NULL) != 0)
-		return;
-	for (extent = mem_extents; extent; extent = next) {
-		next = extent->next;
-		if (extent->seen)
-			continue;
-		mem_file_punch(extent->offset, extent->length);
-		mem_extent_remove(extent);
-	}
+	if (segment->fd >= 0)
+		mem_extent_hold(segment->fd_offset, segment->length, change);
 }
 
 struct part_search {
@@ -317,18 +234,42 @@ static void mem_parts_replace(uint64_t offset, uint64_t end,
 	} while (search.found && change(&search.part));
 }
 
+static bool pin_visit(const struct maps_area *area, void *arg)
+{
+	*(bool *)arg |= area->pins;
+	return !area->pins;
+}
+
+/*
+ * Whether private memory may become shared memory with nobody the wiser: no other thread writes to
+ * it meanwhile, all who use the C library's madvise and mremap use ours (see mem_advice.c), and
+ * nobody else holds on to its pages.
+ */
+static bool mem_may_move_quietly(void)
+{
+	bool pinned = false;
+
+	if (maps_threads() != 1 || !mem_advice_is_heard())
+		return false;
+	if (maps_any_locked())
+		maps_want_flags(); /* tells which; that stays where it is */
+	return maps_walk(pin_visit, &pinned) == 0 && !pinned;
+}
+
 static bool mem_may_move(enum mem_move move)
 {
 	const char *mode = getenv("RNIC_MAPPED");
 
 	if (move == MEM_STAY || (mode && !strcmp(mode, "never")))
 		return false;
-	return move == MEM_MOVE_UNSHARED || (mode && !strcmp(mode, "always")) || maps_threads() == 1;
+	return move == MEM_MOVE_UNSHARED || (mode && !strcmp(mode, "always")) ||
+	       mem_may_move_quietly();
 }
 
 static void plan_fill(struct mem_plan *plan, const struct mem_scan *scan)
 {
 	plan->fd = -1;
+	plan->generation = atomic_load(&mem_generation);
 	plan->count = scan->count;
 	for (uint32_t i = 0; i < scan->count; i++) {
 		const struct mem_piece *piece = &scan->pieces[i];
@@ -362,7 +303,7 @@ int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool w
 
 	if (scan.end < scan.at)
 		return EFAULT;
-	pthread_mutex_lock(&mem_lock);
+	mem_enter();
 	error = length ? maps_walk(scan_visit, &scan) : 0;
 	if (error) { /* no /proc: the NIC finds out what it can reach */
 		scan.count = 0;
@@ -373,7 +314,7 @@ int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool w
 	if (scan.denied || scan.at < scan.end)
 		error = EFAULT;
 	if (!error) {
-		mem_collect();
+		mem_extent_collect();
 		scan_limit(&scan);
 		for (uint32_t i = 0; i < scan.count; i++) {
 			struct mem_piece *piece = &scan.pieces[i];
@@ -384,7 +325,7 @@ int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool w
 		scan_join(&scan);
 		plan_fill(plan, &scan);
 	}
-	pthread_mutex_unlock(&mem_lock);
+	mem_leave();
 	return error;
 }
 
@@ -395,9 +336,9 @@ int mem_plan_remote(struct mem_plan *plan, const void *addr, size_t length)
 	if (scan.end < scan.at)
 		return EFAULT;
 	scan_add(&scan, (struct mem_piece){PIECE_REMOTE, scan.at, scan.end, 0});
-	pthread_mutex_lock(&mem_lock);
+	mem_enter();
 	plan_fill(plan, &scan);
-	pthread_mutex_unlock(&mem_lock);
+	mem_leave();
 	return 0;
 }
 
@@ -413,7 +354,9 @@ void mem_plan_release(struct mem_plan *plan)
 	struct mem_extent *extent;
 	struct mem_plan **at;
 
-	pthread_mutex_lock(&mem_lock);
+	if (plan->generation != atomic_load(&mem_generation))
+		return; /* of the parent of this process */
+	mem_enter();
 	for (at = &mem_plans; *at && *at != plan; at = &(*at)->next)
 		;
 	if (*at)
@@ -421,47 +364,19 @@ void mem_plan_release(struct mem_plan *plan)
 	for (uint32_t i = 0; i < plan->count; i++)
 		mem_segment_hold(&plan->segments[i], -1);
 	plan->count = 0;
-	if (mem_extents && maps_threads() == 1) {
-		for (extent = mem_extents; extent; extent = extent->next) {
+	if (mem_any_moved() && maps_threads() == 1) {
+		for (extent = mem_extent_first(); extent; extent = extent->next) {
 			if (extent->holds == 0)
 				mem_parts_replace(extent->offset, extent->offset + extent->length,
 						  part_return);
 		}
 	}
-	mem_collect();
-	pthread_mutex_unlock(&mem_lock);
+	mem_extent_collect();
+	mem_leave();
 }
 
-void mem_fork_prepare(void)
+void mem_plans_forget(void)
 {
-	pthread_mutex_lock(&mem_lock);
-}
-
-void mem_fork_parent(void)
-{
-	pthread_mutex_unlock(&mem_lock);
-}
-
-static bool part_detach(const struct maps_area *part)
-{
-	if (part->end - part->start <= MEM_FORK_COPY_BYTES && mem_file_move_out(part))
-		return true;
-	return mem_file_make_private(part);
-}
-
-void mem_fork_child(void)
-{
-	if (mem_extents)
-		mem_parts_replace(0, UINT64_MAX, part_detach);
-	while (mem_extents) {
-		struct mem_extent *extent = mem_extents;
-
-		mem_extents = extent->next;
-		free(extent);
-	}
-	/* Regions of the parent; they are deregistered here in name only. */
-	for (; mem_plans; mem_plans = mem_plans->next)
-		mem_plans->count = 0;
-	mem_file_forget();
-	pthread_mutex_unlock(&mem_lock);
+	atomic_fetch_add(&mem_generation, 1);
+	mem_plans = NULL;
 }

@@ -4,8 +4,10 @@
  * process borders, which always works; or, much faster, it maps the same pages. For the latter
  * private anonymous pages are moved into a memfd and mapped back to where they were.
  *
- * Moving is a copy and a remap, so another thread's write in between would be lost: by default
- * it is done only while the process has one thread. RNIC_MAPPED=never|auto|always overrides.
+ * Moving is a copy and a remap, so another thread's write in between would be lost; and shared
+ * pages are not quite what private ones are to madvise and mremap, which therefore are ours (see
+ * mem_advice.c). By default pages move only while the process has one thread and calls ours.
+ * RNIC_MAPPED=never|auto|always overrides.
  */
 #ifndef RNIC_MEM_H
 #define RNIC_MEM_H
@@ -19,6 +21,7 @@
 struct mem_plan {
 	uint32_t count;
 	int fd; /* −1 when no segment is mapped */
+	unsigned int generation; /* children of fork do not take it for theirs */
 	struct rnic_segment segments[RNIC_MAX_MR_SEGMENTS];
 	struct mem_plan *next;
 };
@@ -47,9 +50,12 @@ int mem_plan_remote(struct mem_plan *plan, const void *addr, size_t length);
 /* Ends a plan. Pages that no other plan needs move back where that is safe. */
 void mem_plan_release(struct mem_plan *plan);
 
+/* Of a child of fork: it has no plans. */
+void mem_plans_forget(void);
+
 /*
- * Around fork. The child gets private copies of moved pages, as it would have of pages that had
- * not been moved.
+ * Around fork. The child gets copies of moved pages as they were before the fork, as it would have
+ * of pages that had not been moved.
  */
 void mem_fork_prepare(void);
 void mem_fork_parent(void);

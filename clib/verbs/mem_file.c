@@ -7,10 +7,11 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-/* Guarded by the lock of mem.c. */
+/* Guarded by the lock of mem_extent.c. */
 static int file_fd = -1;
 static uint64_t file_size;
 static uint64_t file_inode;
@@ -145,6 +146,27 @@ static bool file_copy_in(uintptr_t addr, size_t length, uint64_t offset)
 	return ok;
 }
 
+int mem_file_advise(uintptr_t addr, size_t length, int advice)
+{
+	return (int)syscall(SYS_madvise, addr, length, advice);
+}
+
+/*
+ * An allocator that lets a block grow by mremap, with a call that is not ours, would get the pages
+ * of the file that come next. Over two mappings that call fails, and the allocator copies. A last
+ * page with another advice is a mapping of its own; to memory of this kind the advice means
+ * nothing. Smaller blocks do not grow like that.
+ */
+#define FILE_SPLIT_BYTES (64u << 10)
+
+static void file_split(uintptr_t addr, size_t length)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	if (length >= FILE_SPLIT_BYTES)
+		mem_file_advise(addr + length - page, page, MADV_RANDOM);
+}
+
 bool mem_file_move_in(uintptr_t addr, size_t length, uint64_t offset)
 {
 	sigset_t all, before;
@@ -157,7 +179,9 @@ bool mem_file_move_in(uintptr_t addr, size_t length, uint64_t offset)
 	     mmap((void *)addr, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file_fd,
 		  (off_t)offset) != MAP_FAILED;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!ok)
+	if (ok)
+		file_split(addr, length);
+	else
 		mem_file_punch(offset, length);
 	return ok;
 }
@@ -165,6 +189,17 @@ bool mem_file_move_in(uintptr_t addr, size_t length, uint64_t offset)
 static int area_prot(const struct maps_area *part)
 {
 	return (part->readable ? PROT_READ : 0) | (part->writable ? PROT_WRITE : 0);
+}
+
+/* What the program has said of a mapping holds for what takes its place. */
+static void area_repeat_advice(const struct maps_area *part)
+{
+	const size_t length = part->end - part->start;
+
+	if (part->flags & MAPS_DONTFORK)
+		mem_file_advise(part->start, length, MADV_DONTFORK);
+	if (part->flags & MAPS_DONTDUMP)
+		mem_file_advise(part->start, length, MADV_DONTDUMP);
 }
 
 /* Copies the file's data between offset and offset+length to memory that reads as zeros. */
@@ -215,14 +250,52 @@ bool mem_file_move_out(const struct maps_area *part)
 	if (!ok)
 		mmap(at, length, area_prot(part), MAP_SHARED | MAP_FIXED, file_fd,
 		     (off_t)part->offset);
+	area_repeat_advice(part);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return ok;
 }
 
-bool mem_file_make_private(const struct maps_area *part)
+bool mem_file_zero(const struct maps_area *part)
 {
-	return mmap((void *)part->start, part->end - part->start, area_prot(part),
-		    MAP_PRIVATE | MAP_FIXED, file_fd, (off_t)part->offset) != MAP_FAILED;
+	const size_t length = part->end - part->start;
+
+	if (mmap((void *)part->start, length, area_prot(part),
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return false;
+	area_repeat_advice(part);
+	return true;
+}
+
+void *mem_file_copy(const struct maps_area *part)
+{
+	const size_t length = part->end - part->start;
+	void *copy = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (copy == MAP_FAILED)
+		return NULL;
+	if (file_copy_out(copy, length, part->offset) &&
+	    mprotect(copy, length, area_prot(part)) == 0)
+		return copy;
+	munmap(copy, length);
+	return NULL;
+}
+
+void mem_file_replace(const struct maps_area *part, void *copy)
+{
+	const size_t length = part->end - part->start;
+	void *const at = (void *)part->start;
+
+	if (copy && (void *)syscall(SYS_mremap, copy, length, length,
+				    MREMAP_MAYMOVE | MREMAP_FIXED, at) == at)
+		return;
+	mmap(at, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
+uint64_t mem_file_bytes(void)
+{
+	struct stat st;
+
+	return file_fd >= 0 && fstat(file_fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
 }
 
 void mem_file_punch(uint64_t offset, uint64_t length)

@@ -30,8 +30,22 @@ bool mem_file_move_in(uintptr_t addr, size_t length, uint64_t offset);
  */
 bool mem_file_move_out(const struct maps_area *part);
 
-/* Replaces a mapping by a private one of the file: cheap, copied when written. */
-bool mem_file_make_private(const struct maps_area *part);
+/* Replaces a mapping of the file by private memory of zeros with the same protection. */
+bool mem_file_zero(const struct maps_area *part);
+
+/*
+ * Returns new private memory with the contents and the protection of a mapping of the file, or NULL.
+ */
+void *mem_file_copy(const struct maps_area *part);
+
+/* Puts such memory, or a part of it, in the place of that mapping. Without, nothing is there. */
+void mem_file_replace(const struct maps_area *part, void *copy);
+
+/* Returns the bytes of memory that the file takes. */
+uint64_t mem_file_bytes(void);
+
+/* The kernel's madvise: that of the C library is ours. */
+int mem_file_advise(uintptr_t addr, size_t length, int advice);
 
 /* Gives the memory behind a range back to the system. */
 void mem_file_punch(uint64_t offset, uint64_t length);

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -229,36 +228,6 @@ static void test_reuse(void)
 	CHECK(at[7] == 1);
 }
 
-/* A child sees what was there at fork, and what either writes later stays its own. */
-static void test_fork(void)
-{
-	unsigned char *at = map_pages(8);
-	struct mem_plan plan, mine;
-	int status;
-	pid_t pid;
-
-	CHECK(pthread_atfork(mem_fork_prepare, mem_fork_parent, mem_fork_child) == 0);
-	fill(at, 8 * PAGE, 6);
-	CHECK(mem_plan_make(&plan, at, 8 * PAGE, true, true) == 0);
-	CHECK(is_shared(at));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (pid == 0) {
-		CHECK(!is_shared(at) && is_filled(at, 8 * PAGE, 6));
-		memset(at, 0xee, 8 * PAGE);
-		mem_plan_release(&plan); /* of the parent, in name only */
-		CHECK(mem_plan_make(&mine, at, 8 * PAGE, true, true) == 0);
-		CHECK(mapped_bytes(&mine) == 8 * PAGE && at[5] == 0xee);
-		mem_plan_release(&mine);
-		exit(0);
-	}
-	CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	CHECK(is_filled(at, 8 * PAGE, 6));
-	nic_write(&plan, 0, 77);
-	CHECK(at[0] == 77);
-	mem_plan_release(&plan);
-}
-
 static void *idle(void *arg)
 {
 	pthread_mutex_lock(arg);
@@ -456,7 +425,7 @@ int main(int argc, char **argv)
 	} cases[] = {
 		{"move", test_move}, {"release", test_release}, {"fault", test_fault},
 		{"scattered", test_scattered}, {"in_use", test_in_use}, {"reuse", test_reuse},
-		{"fork", test_fork}, {"threads", test_threads}, {"sparse", test_sparse},
+		{"threads", test_threads}, {"sparse", test_sparse},
 		{"kinds", test_kinds}, {"limit", test_limit},
 		{"first_thread_ended", test_first_thread_ended},
 		{"mappings", test_mappings},
