@@ -374,11 +374,11 @@ func (c *connections) reactToStream(i *identifier, e *iwarp.Event) {
 // whose request waits for an answer shows when the program answers.
 func (c *connections) endStream(i *identifier, e *iwarp.End) {
 	errno := errnoOf(e)
+	if errno == 0 && (i.state == idConnecting || i.state == idAccepted) {
+		errno = syscall.ECONNRESET // an end in order is none of a connection that is not there yet
+	}
 	switch i.state {
 	case idConnecting:
-		if errno == 0 {
-			errno = syscall.ECONNRESET
-		}
 		c.failStream(i, errno)
 	case idAccepted:
 		i.state = idFailed

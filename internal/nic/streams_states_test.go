@@ -10,6 +10,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
+	wire "github.com/softrnic/softrnic/internal/wire/iwarp"
 )
 
 // couple is two ends on their way to a connection.
@@ -347,4 +348,24 @@ func TestStreams_Garbage_EndsOneConnection(t *testing.T) {
 		l.clean()
 		l.empty()
 	}
+}
+
+// TestStreams_Accept_PeerClosesBeforeItsFirstWord_IsAnError: the program that accepted is told a
+// cause, though the peer's end was in order.
+func TestStreams_Accept_PeerClosesBeforeItsFirstWord_IsAnError(t *testing.T) {
+	l := newLAN(t)
+	h := l.nodes[1]
+	h.server()
+	w := l.dial(h, lanPort)
+	f := wire.Frame{Revision: wire.Revision2, Enhanced: true}
+	f.Setup.PeerToPeer, f.Setup.RTRWrite = true, true
+	w.write(f.Append(nil))
+	id := h.expect(eventConnectRequest, 0).ID
+	e := h.queue()
+	h.granted(h.s.Accept(l.now, &abi.CMConnReq{ID: id, Param: params(e.q.rsp.QPN, "")}))
+	w.carry(nil, func(p *sock) { p.end(0) })
+	if got := h.expect(eventConnectError, id); got.Status != -int32(syscall.ECONNRESET) {
+		t.Errorf("status %d", got.Status)
+	}
+	h.silent(time.Minute)
 }

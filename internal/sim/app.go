@@ -56,6 +56,12 @@ type app struct {
 	isPacing  bool
 
 	portEvents int
+
+	// In a world of iWARP.
+	session       *nic.CMSession
+	box, listener uint32
+	port          uint16
+	dials         map[uint32]*endpoint // by identifier
 }
 
 func (w *World) newApp(h *host) *app {
@@ -83,6 +89,10 @@ func (w *World) newApp(h *host) *app {
 	}
 	if refusal != nil {
 		w.court.Failf("%s: alloc_pd: %v", a.name, refusal)
+	}
+	if w.streams != nil {
+		a.dials = map[uint32]*endpoint{}
+		a.openStreams()
 	}
 	a.layOut()
 	a.newCQ(cqEntries)
@@ -288,7 +298,14 @@ func (a *app) close() {
 			e.drainCQs() // of others too, who would not know its number any more
 		}
 	}
+	if a.session != nil && w.chance(0.5) {
+		a.host.nic.CloseCM(w.now, a.session)
+		a.session = nil
+	}
 	a.host.nic.CloseContext(w.now, a.ctx)
+	if a.session != nil {
+		a.host.nic.CloseCM(w.now, a.session)
+	}
 	a.lose()
 	a.host.apps = slices.DeleteFunc(a.host.apps, func(x *app) bool { return x == a })
 	if a.segmentsHeld != 0 {

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"strings"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/sim/check"
@@ -194,7 +196,7 @@ func (e *endpoint) postBad() bool {
 	var fit []*badRequest
 	for i := range badRequests {
 		for _, t := range badRequests[i].types {
-			if t == e.kind {
+			if t == e.kind && !(w.streams != nil && badRequests[i].isPlacement()) {
 				fit = append(fit, &badRequests[i])
 			}
 		}
@@ -220,8 +222,13 @@ func (e *endpoint) postBad() bool {
 		return false
 	}
 	r.entry.Must = check.Statuses(b.status)
+	if w.streams != nil && !b.isLocal {
+		r.entry.Must = e.outcomeOnStream(&r)
+	}
 	if !b.isLocal {
 		e.blame(&r)
+	} else if w.streams != nil {
+		e.pair.spoil()
 	} else if e.pair != nil {
 		e.peer.may(rdma.WCRetryExcErr)
 		e.pair.isSpoiled = e.isReliable()
@@ -233,6 +240,10 @@ func (e *endpoint) postBad() bool {
 // blame tolerates what a refusal by the peer does to the connection. Where a network loses packets
 // the refusal may be lost, and the peer, in error by then, never repeats it.
 func (e *endpoint) blame(r *request) {
+	if e.app.world.streams != nil {
+		e.pair.spoil()
+		return
+	}
 	e.pair.isSpoiled = true
 	e.peer.may(rdma.WCRetryExcErr, rdma.WCWRFlushErr)
 	if e.app.world.plan.isLossy() {
@@ -266,7 +277,30 @@ func (e *endpoint) postTooLong() bool {
 	}
 	r.wqe.Opcode = uint8(rdma.WRSend)
 	r.entry.Must = check.Statuses(rdma.WCRemInvReqErr)
+	if w.streams != nil {
+		r.entry.Opcode, r.entry.Bytes, r.entry.Must = rdma.WCOpSend, -1, 0
+	}
 	e.blame(&r)
 	w.mark("bad.too_long")
 	return e.submitMessage(&r, m)
+}
+
+// isPlacement reports a request that iWARP does not have.
+func (b *badRequest) isPlacement() bool {
+	return strings.HasPrefix(b.name, "bad.atomic_write") || strings.HasPrefix(b.name, "bad.flush")
+}
+
+// outcomeOnStream is how a request ends that the peer refuses with a Terminate: READs and atomics
+// are flushed, others are mostly complete before the peer has seen them.
+func (e *endpoint) outcomeOnStream(r *request) check.StatusSet {
+	switch rdma.WROpcode(r.wqe.Opcode) {
+	case rdma.WRRead, rdma.WRFetchAdd, rdma.WRCompareSwap:
+		return check.Statuses(rdma.WCWRFlushErr)
+	case rdma.WRWrite:
+		r.entry.Opcode = rdma.WCOpWrite
+	default:
+		r.entry.Opcode = rdma.WCOpSend
+	}
+	r.entry.Bytes = -1
+	return 0
 }

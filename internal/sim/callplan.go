@@ -14,14 +14,16 @@ import (
 )
 
 // Worlds by name. In the first, programs exchange what connects queue pairs by other means and all
-// that matters is data; in the second they use rdma_cm, and time goes a thousand times faster.
+// that matters is data; in the second they use rdma_cm, and time goes a thousand times faster. The
+// third is the first with iWARP instead of RoCE.
 const (
 	WorldVerbs       = "verbs"
 	WorldConnections = "connections"
+	WorldIWARP       = "iwarp"
 )
 
 // WorldNames lists the worlds that Config.World may name.
-var WorldNames = []string{WorldVerbs, WorldConnections}
+var WorldNames = []string{WorldVerbs, WorldConnections, WorldIWARP}
 
 // callPlan is what a seed makes of a world of connections, beside what it shares with the others.
 type callPlan struct {

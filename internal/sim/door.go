@@ -166,7 +166,11 @@ func (e *endpoint) postInvalidate(d *door) bool {
 	r.wqe.Opcode, r.wqe.ImmOrRKey = uint8(rdma.WRSendWithInv), d.key
 	r.entry.Opcode, r.entry.Bytes = rdma.WCOpSend, -1
 	key := d.key
-	r.entry.Done = func(status rdma.WCStatus) { d.moved(doorShut, key, status) }
+	if w.streams != nil {
+		m.Landed = func() { d.moved(doorShut, key, rdma.WCSuccess) }
+	} else {
+		r.entry.Done = func(status rdma.WCStatus) { d.moved(doorShut, key, status) }
+	}
 	d.state = doorMoving
 	w.mark("door.peer_invalidate")
 	return e.submitMessage(&r, m)

@@ -47,6 +47,10 @@ type endpoint struct {
 	flushes   []flush // posted since the last reset
 	door      *door   // over near; nil without
 
+	// In a world of iWARP.
+	dial   dial
+	unseen []unseen
+
 	isGone bool
 	// mayOverrun: its send CQ is too small, and completions may get lost.
 	mayOverrun bool
@@ -160,7 +164,7 @@ func (e *endpoint) newLedgers() {
 	w := e.app.world
 	e.ledger = check.SendQueue{Court: &w.court, Name: e.name, QPN: e.qpn}
 	e.received = check.RecvQueue{Court: &w.court, Name: e.name}
-	e.flushes = nil
+	e.flushes, e.unseen = nil, nil
 }
 
 func (a *app) endpointOf(qpn uint32) *endpoint {
@@ -330,10 +334,19 @@ func (e *endpoint) destroy() {
 		}
 	}
 	w.trace.note(w.now, "%s: destroy", e.name)
+	if w.streams != nil {
+		e.pair.spoil()
+	}
+	isFirst := w.streams != nil && w.chance(0.5)
+	if isFirst {
+		e.hangUp()
+		e.drainCQs()
+	}
 	e.dropShares()
 	if refusal := e.app.ctx.DestroyQP(w.now, e.handle); refusal != nil {
 		w.court.Failf("%s: destroy_qp: %v", e.name, refusal)
 	}
+	e.hangUp()
 	e.vanish()
 }
 
@@ -364,6 +377,7 @@ func (e *endpoint) vanish() {
 	e.isGone = true
 	e.abandon()
 	e.forget()
+	delete(e.app.dials, e.dial.id)
 	e.app.world.observe.forget(e)
 	if e.sendCQ != nil {
 		e.sendCQ.load -= e.maxSend

@@ -30,6 +30,10 @@ type host struct {
 	hidden  [2]bool // addresses that are gone for a while
 	groups  map[netip.Addr]bool
 
+	// In a world of iWARP.
+	tcp    *network
+	stream nic.StreamOptions
+
 	isDown   bool
 	wakeAt   clock.Time // the event that calls for the NIC's timer
 	turnAt   clock.Time // the event that drains the NIC
@@ -101,11 +105,19 @@ func (h *host) start() {
 	}
 	h.groups = map[netip.Addr]bool{}
 	secret := w.random.Uint64()&^(0xffff<<20) | first<<20
-	h.nic = nic.New(nic.Config{
+	cfg := nic.Config{
 		Devices: []nic.DeviceConfig{{Name: "rnic0"}}, Secret: secret,
 		NodeGUID: rdma.GUID(0x0200_0000_0000_0001 + h.index),
 		Memory:   h.heap, Version: "sim", LocalSegment: w.plan.localSegment, Groups: h,
-	})
+	}
+	if w.streams != nil {
+		h.tcp, h.stream = newNetwork(h), w.chooseStreamOptions()
+		cfg.Streams = h.tcp
+		cfg.Devices = []nic.DeviceConfig{{
+			Name: "iwarp0", Transport: nic.TransportIWARP, Stream: h.stream,
+		}}
+	}
+	h.nic = nic.New(cfg)
 	h.setPort(true)
 }
 
@@ -118,6 +130,12 @@ func (h *host) setPort(active bool) {
 		port.GIDs = append(port.GIDs, abi.GIDEntry{
 			GID: g, Index: uint32(i), Port: 1, Type: uint32(rdma.GIDTypeRoCEv2), IfIndex: 2,
 		})
+	}
+	if h.tcp != nil {
+		port.GIDs = []abi.GIDEntry{{GID: [16]byte{2, 5: byte(h.index + 1)}, Port: 1, IfIndex: 2}}
+		for _, g := range h.gids {
+			port.Addresses = append(port.Addresses, nic.PortAddress{Addr: g.Addr(), Interface: 2})
+		}
 	}
 	h.nic.SetPort(h.world.now, 0, port)
 }
@@ -133,6 +151,7 @@ func (h *host) stop() {
 	for _, a := range h.apps {
 		a.lose()
 	}
+	h.loseStreams()
 	h.apps = nil
 	for len(h.callers) > 0 {
 		h.callers[0].lose()
@@ -163,6 +182,7 @@ func (h *host) turn() {
 		e.Context.Owner().(listener).handleEvent(&e)
 	}
 	h.turnCalls()
+	h.turnStreams()
 	if h.nic.HasWork() {
 		h.turnAfter(time.Duration(w.plan.burst) * w.plan.packetCost)
 	}

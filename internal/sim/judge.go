@@ -95,6 +95,9 @@ func (a *app) judgeRest() {
 		if e.in != nil && e.qpState() != rdma.QPStateError {
 			e.in.Finish()
 		}
+		if e.qpState() == rdma.QPStateRTS && e.peer != nil && !e.peer.isGone {
+			e.see()
+		}
 		if e.isTarget() && e.qpState() != rdma.QPStateError {
 			e.pair.finishTargets()
 		}

@@ -32,6 +32,7 @@ func (w *World) mishap() {
 		{p.deaths, w.killApp},
 		{p.deregs, w.deregisterSome},
 		{p.ports, w.flapPort},
+		{w.streams != nil && (w.streams.resets || w.streams.mutes), w.breakSome},
 	} {
 		if m.on {
 			all = append(all, m.run)

@@ -20,6 +20,8 @@ type pair struct {
 	targets []*target
 	// isUp: both ends may post. isDoomed: the connection is on its way out.
 	isUp, isDoomed, isSpoiled bool
+	number                    int // among the pairs of the world
+	tries                     int // since the world began
 	serial                    int // connections so far; plans for an older one are void
 	timeout                   uint8
 	retryCnt, rnrRetry        uint8
@@ -114,6 +116,11 @@ func (p *pair) newStreams() {
 func (p *pair) raise() {
 	w := p.world
 	if p.isDoomed || w.isCalm || p.ends[0].app.process.isDead || p.ends[1].app.process.isDead {
+		return
+	}
+	if w.streams != nil {
+		p.tries++
+		p.raiseStream()
 		return
 	}
 	p.timeout = uint8(w.pick(10, 12, 14, 14))
@@ -250,6 +257,10 @@ func (w *World) route(from, to *endpoint) abi.AHAttr {
 func (p *pair) spoil() {
 	p.isSpoiled = true
 	for _, e := range p.ends {
+		if p.world.streams != nil {
+			e.may(rdma.WCWRFlushErr)
+			continue
+		}
 		e.may(rdma.WCRetryExcErr, rdma.WCWRFlushErr, rdma.WCRNRRetryExcErr)
 	}
 }
@@ -257,6 +268,9 @@ func (p *pair) spoil() {
 // lost hears that an end is gone.
 func (p *pair) lost(e *endpoint) {
 	p.isUp = false
+	if p.world.streams != nil {
+		p.spoil()
+	}
 	for _, x := range p.ends {
 		if x != nil && !x.isGone {
 			x.may(rdma.WCRetryExcErr, rdma.WCRNRRetryExcErr)
@@ -302,7 +316,7 @@ func (p *pair) watch() {
 				p.doom(flushTime)
 			}
 			e.judgeDrain()
-			if w.chance(0.1) {
+			if w.chance(0.1) && w.streams == nil {
 				e.inspect()
 			}
 		}
@@ -325,6 +339,10 @@ func (p *pair) cycle() {
 	e := p.ends[w.between(0, 1)]
 	switch w.between(0, 5) {
 	case 0, 1, 2:
+		if w.streams != nil {
+			e.disconnect()
+			return
+		}
 		e.drain()
 	case 3:
 		w.mark("cycle.error")
@@ -399,7 +417,12 @@ func (p *pair) reset(i int) {
 	}
 	e.drainCQs()
 	e.abandon()
+	if p.world.streams != nil && p.world.chance(0.5) {
+		e.hangUp()
+		e.drainCQs()
+	}
 	e.setState(rdma.QPStateReset)
+	e.hangUp()
 	e.isOpen = false
 	e.forget()
 	e.removeDoor()

@@ -15,7 +15,7 @@ const slotCount = 4
 // layOutSlots registers the words, with what is read around them.
 func (a *app) layOutSlots(at int) {
 	a.slots = a.register(span{at, 8 * slotCount}, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|
-		rdma.AccessRemoteRead|rdma.AccessFlushGlobal)
+		rdma.AccessRemoteRead|a.world.flushable())
 	a.mem.Claim(at, 8*slotCount)
 	for i := range a.words {
 		a.words[i] = check.NewSlot(&a.world.court, fmt.Sprintf("%s slot %d", a.name, i), a.word(i))

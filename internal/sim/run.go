@@ -94,6 +94,9 @@ func (w *World) describe() string {
 	if w.board != nil {
 		s += w.board.plan.String()
 	}
+	if w.streams != nil {
+		s += w.streams.String()
+	}
 	return s
 }
 

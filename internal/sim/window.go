@@ -23,7 +23,7 @@ func (a *app) newWindow(name string, n int) *window {
 		return nil
 	}
 	r := a.register(span{off, n}, rdma.AccessLocalWrite|rdma.AccessRemoteWrite|
-		rdma.AccessRemoteRead|rdma.AccessMWBind|rdma.AccessFlushGlobal)
+		rdma.AccessRemoteRead|rdma.AccessMWBind|a.world.flushable())
 	if r == nil {
 		return nil
 	}

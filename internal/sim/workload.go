@@ -121,10 +121,13 @@ func (e *endpoint) post() bool {
 	if e.far != nil && !e.far.area.isGone {
 		kinds = append(kinds, rdma.WRWrite, rdma.WRWrite, rdma.WRWriteWithImm)
 		if e.isReliable() {
-			kinds = append(kinds, rdma.WRRead, rdma.WRRead, rdma.WRFlush)
+			kinds = append(kinds, rdma.WRRead, rdma.WRRead)
+			if w.streams == nil {
+				kinds = append(kinds, rdma.WRFlush)
+			}
 		}
 	}
-	if e.kind == rdma.QPTypeRC {
+	if e.kind == rdma.QPTypeRC && w.streams == nil {
 		kinds = append(kinds, rdma.WRAtomicWrite)
 	}
 	if e.isReliable() {
@@ -218,6 +221,7 @@ func (e *endpoint) submitMessage(r *request, m *check.Message) bool {
 			done(status)
 		}
 	}
+	e.lookAt(m)
 	out.Sent(m)
 	return e.submit(r)
 }
@@ -245,10 +249,10 @@ func (e *endpoint) postWrite(hasImm bool) bool {
 	record := x.model.Post(off, n, seed, from)
 	leave := e.through(&r, off, n)
 	r.entry.Done = func(status rdma.WCStatus) {
-		leave()
 		if status == rdma.WCSuccess && e.isReliable() {
-			x.model.Confirm(record)
+			e.wrote(x, record, leave)
 		} else {
+			leave()
 			x.model.Doubt(record)
 		}
 	}
@@ -295,6 +299,9 @@ func (e *endpoint) postRead() bool {
 	r.entry.Done = func(status rdma.WCStatus) {
 		leave()
 		x.endRead(s)
+		if status == rdma.WCSuccess {
+			e.see()
+		}
 		if status == rdma.WCSuccess && !x.area.isGone && !e.app.isGone {
 			e.judgeRead(r.pieces, want)
 		}

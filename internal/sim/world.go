@@ -29,7 +29,8 @@ type World struct {
 	pairs     []*pair
 	datagrams []*endpoint
 	vandals   []*vandal
-	board     *board // of a world of connections, else nil
+	board     *board       // of a world of connections, else nil
+	streams   *streamWorld // of a world of iWARP, else nil
 	isCalm    bool
 	healedAt  clock.Time
 	calmAt    clock.Time
@@ -47,9 +48,20 @@ type World struct {
 // restTime is how long the world may take to come to rest after the trouble.
 const restTime = 10 * time.Second
 
+// restTime is longer where TCP tries to bring last words to peers that are gone.
+func (w *World) restTime() time.Duration {
+	if w.streams != nil {
+		return 3 * time.Minute
+	}
+	return restTime
+}
+
 func newWorld(cfg Config) *World {
-	if cfg.World == WorldConnections {
+	switch cfg.World {
+	case WorldConnections:
 		return newConnectionWorld(cfg)
+	case WorldIWARP:
+		return newIWARPWorld(cfg)
 	}
 	w := newEmptyWorld(cfg)
 	w.makePlan()
@@ -103,6 +115,9 @@ func (w *World) populate() {
 	for range w.plan.connections {
 		kind := rdma.QPType(w.pick(int(rdma.QPTypeRC), int(rdma.QPTypeRC), int(rdma.QPTypeRC),
 			int(rdma.QPTypeUC)))
+		if w.streams != nil {
+			kind = rdma.QPTypeRC
+		}
 		w.newPair(kind)
 	}
 	for range w.plan.datagrams {
@@ -116,7 +131,7 @@ func (w *World) populate() {
 }
 
 func (w *World) newPair(kind rdma.QPType) {
-	p := &pair{world: w, kind: kind}
+	p := &pair{world: w, kind: kind, number: len(w.pairs)}
 	w.pairs = append(w.pairs, p)
 	p.connect()
 	p.watch()
@@ -133,7 +148,7 @@ func (w *World) run() {
 	w.advance(end)
 	w.calm()
 	w.turnAll()
-	w.advance(w.now.Add(restTime))
+	w.advance(w.now.Add(w.restTime()))
 	w.restAt = w.now
 	if !w.court.HasFailed() {
 		w.judgeRest()
@@ -174,7 +189,7 @@ func (w *World) isSettled() bool {
 	if w.court.HasFailed() {
 		return true
 	}
-	if !w.isCalm || w.inFlight > 0 {
+	if !w.isCalm || w.inFlight > 0 || w.hasUnread() {
 		return false
 	}
 	for _, a := range w.apps {

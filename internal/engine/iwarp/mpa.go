@@ -284,7 +284,7 @@ func (c *Conn) open(hasCRC bool) {
 	c.rx.open(hasCRC, c.cfg.Markers)
 	c.setMULPDU(c.cfg.FPDU == FPDULarge || c.cfg.FPDU == FPDUAuto && m.peer.LargeFPDU)
 	served := m.ird
-	if !m.peer.Enhanced {
+	if !m.peer.Enhanced || m.revision != iwarp.Revision2 {
 		served = limits.MaxRDAtomic // the peer was not told how many
 	}
 	if m.rtr == RTRRead {

@@ -467,3 +467,21 @@ func TestMPA_Initiator_EchoOfItsOwnBits_IsNoClaim(t *testing.T) {
 		t.Errorf("heard %v at once; FPDUs of %d", got, r.n.c.mulpdu)
 	}
 }
+
+// TestMPA_ReplyOfRevision1_ServesWhatTheInitiatorWasNotTold: depths that the request named and the
+// reply could not bind nobody.
+func TestMPA_ReplyOfRevision1_ServesWhatTheInitiatorWasNotTold(t *testing.T) {
+	w := newWorld(t, worldConfig{
+		a: nodeConfig{params: Params{IRD: 1, ORD: limits.MaxRDAtomic, RTR: RTRAny}},
+		b: nodeConfig{conn: ConnConfig{Revision: 1}, params: Params{IRD: 1, ORD: 1}},
+	})
+	w.dial()
+	const reads = 8
+	want := make([]rdma.WCStatus, reads)
+	for i := range reads {
+		w.a.write(remote(wqeOf(rdma.WRRead, uint64(i)), w.b, 0), nil, []abi.SGE{w.a.at(100*i, 50)})
+	}
+	w.a.ring(w.now)
+	w.settle()
+	wantStatus(t, w.a.sends.take(), want...)
+}
