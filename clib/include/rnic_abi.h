@@ -143,6 +143,9 @@
 #define RNIC_VENDOR_TAG_GONE 0x17u
 #define RNIC_VENDOR_TERMINATE 0x18u
 #define RNIC_VENDOR_PROTOCOL 0x19u
+#define RNIC_VENDOR_ALIGNMENT 0x1au
+#define RNIC_VENDOR_INLINE 0x1bu
+#define RNIC_VENDOR_NO_ADDRESS 0x1cu
 #define RNIC_VENDOR_CQ_OVERRUN 0x13u
 #define RNIC_VENDOR_MODIFIED 0x14u
 
@@ -1077,7 +1080,7 @@ struct rnic_cause {
 	uint8_t retry_cnt;
 	uint8_t rnr_retry;
 	uint8_t max_rd_atomic;
-	uint8_t reserved;
+	uint8_t window;
 	uint16_t terminate;
 	uint16_t reserved2;
 };
@@ -1116,7 +1119,7 @@ static_assert(offsetof(struct rnic_cause, timeout) == 151, "rnic_cause.timeout")
 static_assert(offsetof(struct rnic_cause, retry_cnt) == 152, "rnic_cause.retry_cnt");
 static_assert(offsetof(struct rnic_cause, rnr_retry) == 153, "rnic_cause.rnr_retry");
 static_assert(offsetof(struct rnic_cause, max_rd_atomic) == 154, "rnic_cause.max_rd_atomic");
-static_assert(offsetof(struct rnic_cause, reserved) == 155, "rnic_cause.reserved");
+static_assert(offsetof(struct rnic_cause, window) == 155, "rnic_cause.window");
 static_assert(offsetof(struct rnic_cause, terminate) == 156, "rnic_cause.terminate");
 static_assert(offsetof(struct rnic_cause, reserved2) == 158, "rnic_cause.reserved2");
 

@@ -26,7 +26,8 @@ const (
 	CauseOfPeer = 1
 	// CauseTookReceive says that WRID is that of the receive in use.
 	CauseTookReceive = 2
-	// CauseHasRegion says that RegionAddr, RegionLength and Granted describe a region.
+	// CauseHasRegion says that RegionAddr, RegionLength and Granted describe a region, or the
+	// memory window of Window.
 	CauseHasRegion = 4
 	// CauseHasRoom says that RegionLength is how many bytes Length was to fit into.
 	CauseHasRoom = 8
@@ -76,8 +77,8 @@ type Cause struct {
 	Timeout      uint8 // attributes of the queue pair
 	RetryCnt     uint8
 	RNRRetry     uint8
-	MaxRdAtomic  uint8 // as target, with CauseOfPeer
-	Reserved     uint8
+	MaxRdAtomic  uint8  // as target, with CauseOfPeer
+	Window       uint8  // rdma.MWType, where CauseHasRegion describes one
 	Terminate    uint16 // iwarp.Code, with CauseHasTerminate
 	Reserved2    uint16
 }

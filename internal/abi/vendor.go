@@ -30,4 +30,7 @@ const (
 	VendorTagGone       Vendor = 23 // the tagged buffer was not in the list, or not any more
 	VendorTerminate     Vendor = 24 // iWARP: the peer ended the connection with a Terminate message
 	VendorProtocol      Vendor = 25 // iWARP: the peer broke a rule of the protocol
+	VendorAlignment     Vendor = 26 // the address of an atomic is not a multiple of 8
+	VendorInline        Vendor = 27 // inline data with an operation that sends none
+	VendorNoAddress     Vendor = 28 // a datagram without an address handle
 )

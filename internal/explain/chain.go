@@ -119,6 +119,11 @@ func seen(c *abi.Cause) string {
 	case abi.VendorNoNIC:
 		return fmt.Sprintf("the host of %s said that nothing listens on UDP port 4791"+
 			" (ICMP port unreachable)", strings.TrimSuffix(peerName(c), ","))
+	case abi.VendorAddressHandle:
+		if mem.Fault(c.Fault) == mem.FaultPD {
+			return fmt.Sprintf("address handle %d belongs to another protection domain", c.Key)
+		}
+		return fmt.Sprintf("there is no address handle %d", c.Key)
 	default:
 		e, ok := Of(KindEvidence, uint32(v))
 		if !ok {
@@ -131,24 +136,49 @@ func seen(c *abi.Cause) string {
 // memory is what was asked for and what there was.
 func memory(c *abi.Cause) string {
 	isAbsent := c.Key == 0 && c.Length == 0 || c.Flags&abi.CauseHasRoom != 0
-	if isAbsent || vendorOf(c) == abi.VendorCQOverrun {
+	isOther := vendorOf(c) == abi.VendorCQOverrun || vendorOf(c) == abi.VendorAddressHandle
+	if isAbsent || isOther {
 		return ""
 	}
-	asked := fmt.Sprintf("key %v, %s for %v", rdma.Key(c.Key), span(c.Addr, c.Length),
-		rdma.Access(c.Asked))
+	asked := wanted(c)
 	fault := mem.Fault(c.Fault)
 	if fault == mem.FaultNone {
 		return "it named " + asked
 	}
-	text := fmt.Sprintf("%v: %s asked", fault, asked)
+	text := fmt.Sprintf("%v: %s", fault, asked)
 	if c.Flags&abi.CauseHasRegion != 0 {
-		text += fmt.Sprintf("; the region is %s and grants %v", span(c.RegionAddr, c.RegionLength),
-			rdma.Access(c.Granted))
+		text += fmt.Sprintf("; the %s is %s and grants %v", opened(c),
+			span(c.RegionAddr, c.RegionLength), rdma.Access(c.Granted))
 	}
 	if isOfPeer(c) && fault == mem.FaultRights {
 		text += fmt.Sprintf("; the queue pair grants its peer %v", rdma.Access(c.QPAccess))
 	}
 	return text
+}
+
+// wanted is what a request named, and what for.
+func wanted(c *abi.Cause) string {
+	key := fmt.Sprintf("key %v", rdma.Key(c.Key))
+	switch {
+	case isInvalidate(c):
+		return key + " to be invalidated"
+	case isBind(c) && c.Asked == 0:
+		return fmt.Sprintf("%s to be bound to %s without any access", key, span(c.Addr, c.Length))
+	case isBind(c):
+		return fmt.Sprintf("%s to be bound to %s for %v", key, span(c.Addr, c.Length),
+			rdma.Access(c.Asked))
+	case mem.Fault(c.Fault) == mem.FaultNone:
+		return fmt.Sprintf("%s, %s for %v", key, span(c.Addr, c.Length), rdma.Access(c.Asked))
+	}
+	return fmt.Sprintf("%s, %s for %v asked", key, span(c.Addr, c.Length), rdma.Access(c.Asked))
+}
+
+// opened is what RegionAddr and RegionLength describe.
+func opened(c *abi.Cause) string {
+	if c.Window != 0 {
+		return fmt.Sprintf("memory window (type %d)", c.Window)
+	}
+	return "region"
 }
 
 func span(addr, length uint64) string {
@@ -159,6 +189,14 @@ func span(addr, length uint64) string {
 func room(c *abi.Cause) string {
 	if c.Flags&abi.CauseHasRoom == 0 {
 		return ""
+	}
+	switch {
+	case isExact(c):
+		return fmt.Sprintf("the local list has %d bytes, and should have %d", c.Length,
+			c.RegionLength)
+	case !isOfPeer(c):
+		return fmt.Sprintf("the message has %d bytes, at most %d are allowed", c.Length,
+			c.RegionLength)
 	}
 	return fmt.Sprintf("the message has %d bytes or more, there is room for %d",
 		c.Length, c.RegionLength)
@@ -204,38 +242,4 @@ func state(c *abi.Cause) string {
 		text += fmt.Sprintf(", %v → %s", rdma.GID(c.Local).Addr(), farEnd(c))
 	}
 	return text
-}
-
-// likely is what most often stands behind such evidence, if anything can be said beyond it.
-func likely(c *abi.Cause) string {
-	text := likelyCause(c)
-	if text == "" {
-		return ""
-	}
-	return "likely: " + text
-}
-
-func likelyCause(c *abi.Cause) string {
-	if fault := mem.Fault(c.Fault); fault != mem.FaultNone {
-		return LikelyCause(KindFault, uint32(fault))
-	}
-	if hasTerminate(c) {
-		return LikelyCause(KindTerminate, uint32(c.Terminate))
-	}
-	return LikelyCauseOf(rdma.WCStatus(c.Status), c.Vendor)
-}
-
-// LikelyCauseOf is the likeliest cause of a completion status with its vendor_err, or "".
-func LikelyCauseOf(status rdma.WCStatus, vendor uint32) string {
-	switch v := abi.Vendor(vendor & 0xff); v {
-	case abi.VendorNak, abi.VendorNone, abi.VendorFlushed, abi.VendorLength, abi.VendorModified:
-	default:
-		if text := LikelyCause(KindEvidence, uint32(v)); text != "" {
-			return text
-		}
-	}
-	if status == rdma.WCSuccess || status == rdma.WCWRFlushErr {
-		return ""
-	}
-	return LikelyCause(KindStatus, uint32(status))
 }

@@ -108,11 +108,16 @@ func (t *Table) checkBinding(w *Window, who Accessor, b *Binding) (*Region, Faul
 	switch {
 	case w.PD != who.PD:
 		return nil, FaultPD // C10-72
-	case uint8(b.Key) == uint8(w.Key), b.Access&^rdma.AccessWindow != 0,
-		w.Type == rdma.MWType1 && isZeroBased, // o10-36.2.2
-		// A window of type 2 is invalidated before it is bound again (o10-37.2.30, -37.2.40).
-		w.Type == rdma.MWType2 && (w.IsBound() || b.Length == 0):
-		return nil, FaultWindow
+	case w.Type == rdma.MWType2 && w.IsBound():
+		// It is invalidated before it is bound again (o10-37.2.30, -37.2.40).
+		return nil, FaultWindowBound
+	case uint8(b.Key) == uint8(w.Key):
+		return nil, FaultWindowKey
+	case b.Access&^rdma.AccessWindow != 0,
+		w.Type == rdma.MWType1 && isZeroBased: // o10-36.2.2
+		return nil, FaultWindowAccess
+	case w.Type == rdma.MWType2 && b.Length == 0:
+		return nil, FaultWindowEmpty
 	case b.Length == 0:
 		return nil, FaultNone
 	}
@@ -123,11 +128,13 @@ func (t *Table) checkBinding(w *Window, who Accessor, b *Binding) (*Region, Faul
 	)
 	switch {
 	case r == nil || r.kind == KindNull:
-		return nil, FaultKey
+		return nil, FaultRegionKey
 	case r.PD != who.PD:
-		return nil, FaultPD
+		return nil, FaultRegionPD
+	case r.Access.Has(rdma.AccessZeroBased):
+		return nil, FaultRegionBased
 	// C10-73, C10-74; and no window makes memory what it is not.
-	case !r.Access.Has(rdma.AccessMWBind), r.Access.Has(rdma.AccessZeroBased),
+	case !r.Access.Has(rdma.AccessMWBind),
 		b.Access&writing != 0 && !r.Access.Has(rdma.AccessLocalWrite),
 		b.Access&flushing&^r.Access != 0:
 		return nil, FaultRights
@@ -147,7 +154,7 @@ func (t *Table) Invalidate(who Accessor, key rdma.Key) Fault {
 	}
 	if s.window == nil {
 		if s.region != nil && s.region.Key == key {
-			return FaultWindow
+			return FaultNotWindow
 		}
 		return FaultKey
 	}

@@ -236,10 +236,15 @@ func (q *qp) causeOf(e *work.Cause) *abi.Cause {
 	} else {
 		q.addStream(c)
 	}
-	if e.HasRoom {
+	switch {
+	case e.HasRoom:
 		c.RegionLength = e.Room
-	} else if e.Fault != mem.FaultNone {
-		q.nic.describeKey(c)
+	case e.Vendor == abi.VendorAddressHandle && q.nic.ahs[c.Key] != nil:
+		c.Fault = uint8(mem.FaultPD)
+	case e.Region != 0:
+		q.nic.describeKey(c, e.Region)
+	case e.Fault != mem.FaultNone:
+		q.nic.describeKey(c, e.Key)
 	}
 	return c
 }
@@ -269,10 +274,14 @@ func (q *qp) addStream(c *abi.Cause) {
 }
 
 // describeKey adds what a refused key stands for.
-func (n *NIC) describeKey(c *abi.Cause) {
-	key := rdma.Key(c.Key)
+func (n *NIC) describeKey(c *abi.Cause, key rdma.Key) {
 	if r := n.memory.Find(key); r != nil {
 		c.RegionAddr, c.RegionLength, c.Granted = r.Base, r.Length, uint32(r.Access)
+		c.Flags |= abi.CauseHasRegion
+	}
+	if w := n.memory.FindWindow(key); w != nil {
+		c.RegionAddr, c.RegionLength, c.Granted = w.Base, w.Length, uint32(w.Access)
+		c.Window = uint8(w.Type)
 		c.Flags |= abi.CauseHasRegion
 	}
 }

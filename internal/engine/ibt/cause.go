@@ -32,6 +32,9 @@ func (q *QP) noteFailure(w *sendWR, s rdma.WCStatus, v abi.Vendor) {
 		c.Key = rdma.Key(w.WQE.ImmOrRKey)
 	case w.op.wc == rdma.WCOpBindMW:
 		c.Key, c.Addr, c.Length = rdma.Key(w.WQE.RKey), w.WQE.RemoteAddr, w.WQE.CompareAdd
+		c.Asked, c.Region = rdma.Access(w.WQE.Swap), rdma.Key(w.WQE.Extra)
+	case v == abi.VendorAddressHandle:
+		c.Key = rdma.Key(w.WQE.AH)
 	case w.op.kind != kindSend:
 		c.Key, c.Addr, c.Length = rdma.Key(w.WQE.RKey), w.WQE.RemoteAddr, uint64(w.Length)
 		c.Asked = rightOf(w.op.kind)
@@ -42,8 +45,10 @@ func (q *QP) noteFailure(w *sendWR, s rdma.WCStatus, v abi.Vendor) {
 // roomFor is the longest message that a request may have.
 func (q *QP) roomFor(w *sendWR) uint64 {
 	switch {
-	case w.op.kind == kindAtomic:
+	case w.op.kind == kindAtomic, w.op.wc == rdma.WCOpAtomicWrite:
 		return 8
+	case w.op.kind == kindPlace:
+		return 0
 	case q.isUD():
 		return uint64(q.mtu)
 	}

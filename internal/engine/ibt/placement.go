@@ -53,7 +53,11 @@ func (q *QP) executeAtomicWrite(p *Packet) verdict {
 	h := &p.Headers.RETH
 	if h.VA%atomicWriteBytes != 0 || h.Length != atomicWriteBytes ||
 		len(p.Payload) != atomicWriteBytes {
-		r.cause.Vendor, r.cause.Addr = abi.VendorLength, h.VA
+		r.cause.Vendor = abi.VendorLength
+		if h.VA%atomicWriteBytes != 0 {
+			r.cause.Vendor = abi.VendorAlignment
+		}
+		r.cause.Key, r.cause.Addr, r.cause.Length = h.RKey, h.VA, uint64(h.Length)
 		return verdictInvalid
 	}
 	if v := q.checkRemote(h, rdma.AccessRemoteWrite); v != verdictAccept {

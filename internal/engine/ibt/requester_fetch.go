@@ -71,8 +71,10 @@ func (q *QP) checkWQE(w *sendWR) {
 	switch {
 	case w.op.kind == kindNone || !w.op.types.has(q.cfg.Type):
 		w.SetFail(rdma.WCLocQPOpErr, abi.VendorOpcode)
-	case flags&^work.SendFlagsKnown != 0, flags&rdma.SendInline != 0 && !isMoving:
+	case flags&^work.SendFlagsKnown != 0:
 		w.SetFail(rdma.WCLocQPOpErr, abi.VendorBadWQE)
+	case flags&rdma.SendInline != 0 && !isMoving:
+		w.SetFail(rdma.WCLocQPOpErr, abi.VendorInline)
 	case w.op.kind == kindLocal:
 		if w.WQE.NumSGE != 0 {
 			w.SetFail(rdma.WCLocQPOpErr, abi.VendorBadWQE)

@@ -125,6 +125,10 @@ func (o *operation) at(isFirst, isLast bool) ib.Opcode {
 // addressDatagram adds what UD takes from the work request: destination and Q_Key. A controlled
 // Q_Key in it stands for the QP's own (IBTA 10.2.5).
 func (q *QP) addressDatagram(p *Packet, w *sendWR) bool {
+	if w.WQE.AH == 0 {
+		w.SetFail(rdma.WCLocQPOpErr, abi.VendorNoAddress)
+		return false
+	}
 	ah := q.host.AddressHandle(w.WQE.AH, q.cfg.PD)
 	if ah == nil {
 		w.SetFail(rdma.WCLocQPOpErr, abi.VendorAddressHandle)

@@ -89,7 +89,7 @@ func TestRequester_BadRequests_E08_KeepTheirID(t *testing.T) {
 		{"inline read", func(_ *world, x *abi.SendWQE, _ []abi.SGE) []abi.SGE {
 			x.Opcode, x.Flags, x.InlineLen = uint8(rdma.WRRead), x.Flags|uint8(rdma.SendInline), 8
 			return nil
-		}, rdma.WCLocQPOpErr, abi.VendorBadWQE},
+		}, rdma.WCLocQPOpErr, abi.VendorInline},
 		{"inline too long", func(_ *world, x *abi.SendWQE, _ []abi.SGE) []abi.SGE {
 			x.Flags, x.InlineLen = x.Flags|uint8(rdma.SendInline), inlineMx+1
 			return nil

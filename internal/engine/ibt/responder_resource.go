@@ -58,7 +58,8 @@ func (q *QP) executeAtomic(p *Packet, info *ib.OpcodeInfo) verdict {
 	r := &q.recv
 	h := &p.Headers.Atomic
 	if h.VA%8 != 0 {
-		r.cause.Vendor, r.cause.Addr = abi.VendorLength, h.VA
+		r.cause.Vendor, r.cause.Key = abi.VendorAlignment, h.RKey
+		r.cause.Addr, r.cause.Length = h.VA, 8
 		return verdictInvalid
 	}
 	reth := ib.RETH{VA: h.VA, RKey: h.RKey, Length: 8}

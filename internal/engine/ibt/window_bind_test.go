@@ -166,18 +166,20 @@ var bindRules = map[string]bindRule{
 		fault: mem.FaultRights,
 	},
 	"unknown access": {
-		region: allBindAccess, typ: rdma.MWType2, access: rdma.AccessOnDemand, fault: mem.FaultWindow,
+		region: allBindAccess, typ: rdma.MWType2, access: rdma.AccessOnDemand,
+		fault: mem.FaultWindowAccess,
 	},
 	"zero-based type 1": {
-		region: allBindAccess, typ: rdma.MWType1, access: rdma.AccessZeroBased, fault: mem.FaultWindow,
+		region: allBindAccess, typ: rdma.MWType1, access: rdma.AccessZeroBased,
+		fault: mem.FaultWindowAccess,
 	},
 	"same key": {
 		region: allBindAccess, typ: rdma.MWType2,
-		edit: func(_ *node, x *abi.SendWQE) { x.RKey-- }, fault: mem.FaultWindow,
+		edit: func(_ *node, x *abi.SendWQE) { x.RKey-- }, fault: mem.FaultWindowKey,
 	},
 	"no length": {
 		region: allBindAccess, typ: rdma.MWType2,
-		edit: func(_ *node, x *abi.SendWQE) { x.CompareAdd = 0 }, fault: mem.FaultWindow,
+		edit: func(_ *node, x *abi.SendWQE) { x.CompareAdd = 0 }, fault: mem.FaultWindowEmpty,
 	},
 	"unknown window": {
 		region: allBindAccess, typ: rdma.MWType2,
@@ -189,7 +191,7 @@ var bindRules = map[string]bindRule{
 	},
 	"unknown region": {
 		region: allBindAccess, typ: rdma.MWType1,
-		edit: func(_ *node, x *abi.SendWQE) { x.Extra ^= 1 }, fault: mem.FaultKey,
+		edit: func(_ *node, x *abi.SendWQE) { x.Extra ^= 1 }, fault: mem.FaultRegionKey,
 	},
 	"before the region": {
 		region: allBindAccess, typ: rdma.MWType2,

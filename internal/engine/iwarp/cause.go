@@ -26,6 +26,7 @@ func (q *QP) noteFailure(w *sendWR, s rdma.WCStatus, v abi.Vendor) {
 		c.Key = rdma.Key(w.WQE.ImmOrRKey)
 	case w.op.wc == rdma.WCOpBindMW:
 		c.Key, c.Addr, c.Length = rdma.Key(w.WQE.RKey), w.WQE.RemoteAddr, w.WQE.CompareAdd
+		c.Asked, c.Region = rdma.Access(w.WQE.Swap), rdma.Key(w.WQE.Extra)
 	case w.op.kind != kindSend:
 		c.Key, c.Addr, c.Length = rdma.Key(w.WQE.RKey), w.WQE.RemoteAddr, uint64(w.Length)
 		c.Asked = rightOf(w.op.kind)

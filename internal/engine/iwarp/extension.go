@@ -69,7 +69,11 @@ func (c *Conn) endAtomicRequest() fault {
 	q := c.qp
 	x, _ := iwarp.ParseAtomicRequest(s.content[:])
 	if x.TO%atomicBytes != 0 || x.Op != iwarp.AtomicFetchAdd && x.Op != iwarp.AtomicCompareSwap {
-		q.noteRemote(mem.FaultBounds, x.STag, x.TO, atomicBytes, rdma.AccessRemoteAtomic)
+		q.noteRemote(mem.FaultNone, x.STag, x.TO, atomicBytes, rdma.AccessRemoteAtomic)
+		q.recv.cause.Vendor = abi.VendorOpcode
+		if x.TO%atomicBytes != 0 {
+			q.recv.cause.Vendor = abi.VendorAlignment
+		}
 		return protocolFault(iwarp.CodeOperationOther)
 	}
 	f := q.checkRemote(x.STag, x.TO, atomicBytes, rdma.AccessRemoteAtomic)

@@ -170,7 +170,7 @@ var offences = []offence{
 	},
 	{
 		name: "invalidates what cannot be", code: iwarp.CodeProtectionInvalidate,
-		status: rdma.WCRemAccessErr, fault: mem.FaultWindow,
+		status: rdma.WCRemAccessErr, fault: mem.FaultNotWindow,
 		say: func(r *raw) []byte {
 			return fpdu(sendHeader(func(h *iwarp.Header) {
 				h.Opcode, h.STag = iwarp.OpcodeSendInvalidate, r.n.region.Key
@@ -291,13 +291,13 @@ var offences = []offence{
 
 	{
 		name: "atomic not aligned", code: iwarp.CodeOperationOther, raised: reqErr,
-		fault: mem.FaultBounds, say: func(r *raw) []byte {
+		say: func(r *raw) []byte {
 			return atomicOf(iwarp.AtomicRequest{STag: r.n.region.Key, TO: testBase + 4}, 1)
 		},
 	},
 	{
 		name: "atomic of an unknown kind", code: iwarp.CodeOperationOther, raised: reqErr,
-		fault: mem.FaultBounds, say: func(r *raw) []byte {
+		say: func(r *raw) []byte {
 			return atomicOf(iwarp.AtomicRequest{STag: r.n.region.Key, TO: testBase, Op: 7}, 1)
 		},
 	},

@@ -218,7 +218,9 @@ func (q *QP) checkWQE(w *sendWR) {
 	switch {
 	case w.op.kind == kindNone:
 		w.SetFail(rdma.WCLocQPOpErr, abi.VendorOpcode)
-	case flags&^work.SendFlagsKnown != 0, isInline && !w.op.isMoving(),
+	case isInline && !w.op.isMoving():
+		w.SetFail(rdma.WCLocQPOpErr, abi.VendorInline)
+	case flags&^work.SendFlagsKnown != 0,
 		w.op.kind == kindLocal && w.WQE.NumSGE != 0:
 		w.SetFail(rdma.WCLocQPOpErr, abi.VendorBadWQE)
 	case w.op.kind == kindLocal:

@@ -225,7 +225,7 @@ func TestBadWorkRequests_FailInTheirTurn(t *testing.T) {
 		}, rdma.WCLocLenErr, abi.VendorLength},
 		{"READ inline", abi.SendWQE{
 			WRID: 2, Opcode: uint8(rdma.WRRead), Flags: signaled | uint8(rdma.SendInline),
-		}, nil, rdma.WCLocQPOpErr, abi.VendorBadWQE},
+		}, nil, rdma.WCLocQPOpErr, abi.VendorInline},
 		{"bind of nothing", wqeOf(rdma.WRBindMW, 2), nil, rdma.WCMWBindErr, abi.VendorWindow},
 		{
 			"invalidate of nothing", wqeOf(rdma.WRLocalInvalidate, 2), nil,

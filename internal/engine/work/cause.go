@@ -12,11 +12,13 @@ type Cause struct {
 	Vendor   abi.Vendor
 	Syndrome uint8     // AETH syndrome of the NAK received or sent
 	Fault    mem.Fault // for key, rights, bounds
-	Key      rdma.Key
-	Addr     uint64
-	Length   uint64
-	WRID     uint64
-	PSN      rdma.PSN
+	Key      rdma.Key  // or address handle, with VendorAddressHandle
+	// Region is the lkey of the region that a memory window was to be bound to.
+	Region rdma.Key
+	Addr   uint64
+	Length uint64
+	WRID   uint64
+	PSN    rdma.PSN
 	// Retries and RNRTries count against retry_cnt and rnr_retry, Timeouts the local ACK timeouts,
 	// all since the last progress.
 	Retries  uint32
