@@ -82,7 +82,7 @@ static void cq_take_message(struct rs_socket *rs, uint32_t message)
 		cq_take_data(rs, value);
 		break;
 	case WIRE_CREDITS:
-		ep->send_seq_end = (uint16_t)value;
+		ep->send_seq_end = (uint16_t)(value - ep->note_reserve);
 		cq_take_targets(ep);
 		break;
 	case WIRE_IOMAP:

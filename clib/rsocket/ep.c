@@ -183,7 +183,9 @@ int ep_attach(struct rs_socket *rs, const void *data, size_t bytes)
 	ep->target_next = 1;
 	ep->targets[0] = peer.buffer;
 	ep->target_count = 1;
-	ep->send_seq_end = peer.credits;
+	if (ep->has_notes)
+		ep->note_reserve = (uint16_t)rs_min(peer.credits / 2u, WIRE_NOTES_RESERVE);
+	ep->send_seq_end = (uint16_t)(peer.credits - ep->note_reserve);
 	ep->peer_iomap = peer.list.addr + (uint64_t)peer.list.length * sizeof(struct wire_sge);
 	ep->peer_iomap_entries = peer.iomap_entries;
 	return 0;

@@ -75,6 +75,7 @@ struct rs_endpoint {
 	bool has_notes;
 	unsigned char *notes; /* where they are received, one of WIRE_NOTE_BYTES after the other */
 	uint32_t note_next;   /* to post */
+	uint16_t note_reserve; /* credits of the peer that data does not use */
 	uint32_t inline_bytes;
 	struct ibv_mr *mr; /* of all buffers that follow */
 
