@@ -7,6 +7,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/iwarp"
 )
@@ -384,5 +385,44 @@ func TestMemoryThatGoes_BeforeItsBytesAreSent(t *testing.T) {
 	wantStatus(t, w.b.recvs.take(), rdma.WCWRFlushErr)
 	if e := w.a.end(); e.How != HowTerminateReceived || len(w.b.sends.entries) != 0 {
 		t.Errorf("ended %+v", e)
+	}
+}
+
+// TestSend_RegionRegisteredAgain_GoesOn: what is framed and not sent is fetched where it is now.
+func TestSend_RegionRegisteredAgain_GoesOn(t *testing.T) {
+	for _, op := range []rdma.WROpcode{rdma.WRWrite, rdma.WRRead} {
+		w := connected(t, worldConfig{split: func(n int) int { return min(n, 3000) }})
+		from, to := w.a, w.b
+		if op == rdma.WRRead {
+			from, to = to, from
+		}
+		const n = 200_000
+		pattern(from.mem[500_000:500_000+n], 7)
+		x := remote(wqeOf(op, 1), w.b, 500_000)
+		x.Flags |= uint8(rdma.SendSignaled)
+		list := w.a.at(500_000, n)
+		if op == rdma.WRWrite {
+			x.RemoteAddr = testBase
+		} else {
+			list = w.a.at(0, n)
+		}
+		w.a.post(w.now, x, list)
+		for range 3 {
+			w.step()
+		}
+		s := &space{base: testBase, bytes: from.mem}
+		cfg := mem.Config{
+			PD: testPD, Addr: testBase, IOVA: testBase, Length: uint64(len(from.mem)), Space: s,
+			Access:   rdma.AccessLocalWrite | rdma.AccessRemoteAny,
+			Segments: []mem.Segment{{Addr: testBase, Length: uint64(len(from.mem))}},
+		}
+		if _, r := from.table.Reregister(from.region, cfg); r != nil {
+			t.Fatal(r)
+		}
+		w.settle()
+		wantStatus(t, w.a.sends.take(), rdma.WCSuccess)
+		if !bytes.Equal(to.mem[:n], from.mem[500_000:500_000+n]) {
+			t.Errorf("%v: other bytes", op)
+		}
 	}
 }

@@ -197,6 +197,29 @@ func (c *Conn) view(p *piece, skip int) []byte {
 	if f != mem.FaultNone {
 		return nil
 	}
+	if b == nil {
+		return c.fetchPiece(p, skip)
+	}
+	return b
+}
+
+// fetchPiece copies what is left of a piece whose memory was mapped as it was framed, and is reached
+// in another way since the region was registered again.
+func (c *Conn) fetchPiece(p *piece, skip int) []byte {
+	q, k := c.qp, c.buffers.take()
+	b := k.buf[skip:p.bytes]
+	addr := p.addr + uint64(skip)
+	var f mem.Fault
+	if p.isRemote {
+		f = q.table.ReadRemote(p.key, q.accessor(), addr, b)
+	} else {
+		f = q.table.Read(p.key, q.cfg.PD, addr, b, 0)
+	}
+	if f != mem.FaultNone {
+		c.buffers.drop(k)
+		return nil
+	}
+	p.chunk, p.off = k, 0
 	return b
 }
 
