@@ -146,6 +146,9 @@ func memory(c *abi.Cause) string {
 		return "it named " + asked
 	}
 	text := fmt.Sprintf("%v: %s", fault, asked)
+	if fault == mem.FaultBounds && c.Window != 0 {
+		text = "range outside the memory window: " + asked
+	}
 	if c.Flags&abi.CauseHasRegion != 0 {
 		text += fmt.Sprintf("; the %s is %s and grants %v", opened(c),
 			span(c.RegionAddr, c.RegionLength), rdma.Access(c.Granted))

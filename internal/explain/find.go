@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/softrnic/softrnic/internal/abi"
 )
 
 // plain reduces a name to what is said: lower-case words and numbers with single blanks.
@@ -30,10 +32,8 @@ func Find(query string) []Entry {
 	if found := terminateParts(query); len(found) > 0 {
 		return found
 	}
-	if number, words, ok := numberIn(query); ok {
-		if found := findNumber(number, words, strings.Contains(query, "0x")); len(found) > 0 {
-			return found
-		}
+	if found := findNumbers(query); len(found) > 0 {
+		return found
 	}
 	if len(within) > 0 {
 		return within
@@ -196,8 +196,34 @@ func stem(w string) string {
 	return w
 }
 
-// numberIn takes a query apart that is a number with words in front, such as "wc status=12".
-func numberIn(query string) (number uint32, words []string, ok bool) {
+// findNumbers finds a number with words in front. Programs print vendor_err in hexadecimal, often
+// without 0x: what it means that way comes as well.
+func findNumbers(query string) []Entry {
+	number, words, ok := numberIn(query, 0)
+	isHex := strings.Contains(query, "0x")
+	var out []Entry
+	if ok {
+		out = findNumber(number, words, isHex)
+	}
+	bare, words, ok := numberIn(query, 16)
+	if isHex || !ok || !slices.ContainsFunc(words, isOfVendor) {
+		return out
+	}
+	for _, e := range findNumber(bare, words, true) {
+		isThere := slices.ContainsFunc(out, func(o Entry) bool { return o.Name == e.Name })
+		if isThere || e.Kind == KindEvidence && e.Code == 0 && bare != 0 {
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func isOfVendor(word string) bool { return word == "vendor" || word == "vend" }
+
+// numberIn takes a query apart that is a number with words in front, such as "wc status=12". The
+// base is that of digits; 0 lets the number say it.
+func numberIn(query string, base int) (number uint32, words []string, ok bool) {
 	fields := strings.FieldsFunc(query, func(r rune) bool {
 		return unicode.IsSpace(r) || strings.ContainsRune("=:,()", r)
 	})
@@ -206,7 +232,7 @@ func numberIn(query string) (number uint32, words []string, ok bool) {
 	}
 	last := fields[len(fields)-1]
 	isNegative := strings.HasPrefix(last, "-")
-	n, err := strconv.ParseUint(strings.TrimPrefix(last, "-"), 0, 32)
+	n, err := strconv.ParseUint(strings.TrimPrefix(last, "-"), base, 32)
 	if err != nil {
 		return 0, nil, false
 	}
@@ -247,7 +273,8 @@ func findNumber(number uint32, words []string, isHex bool) []Entry {
 				out = append(out, e)
 			}
 		}
-		if nak, found := Of(KindSyndrome, number>>8&0xff); found && code != number {
+		isNak := s.Kind == KindEvidence && abi.Vendor(code) == abi.VendorNak && code != number
+		if nak, found := Of(KindSyndrome, number>>8&0xff); found && isNak {
 			out = append(out, nak)
 		}
 	}

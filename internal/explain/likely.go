@@ -84,7 +84,8 @@ func faultCause(c *abi.Cause) string {
 	case fault == mem.FaultUnbound && isInvalidate(c):
 		return "the window was invalidated already, or never bound"
 	}
-	return LikelyCause(KindFault, uint32(c.Fault))
+	e, _ := Of(KindFault, uint32(c.Fault))
+	return oneOf(e.Causes)
 }
 
 // missingForBind is what the region of a bind should grant and does not (IBTA C10-73, C10-74).

@@ -14,10 +14,11 @@ var statuses = []Entry{
 	},
 	{
 		Code: uint32(rdma.WCLocLenErr), Name: "IBV_WC_LOC_LEN_ERR", Words: "local length error",
-		Means: "A length did not fit on this side: a message that arrived is longer than the posted receive, or one to be sent is longer than allowed. The queue pair is in error (UC, UD: only its send queue).",
+		Means: "A length did not fit on this side: a message that arrived is longer than the posted receive, or one to be sent is longer than allowed. The queue pair is in error; of UC and UD only its send queue, where the message was to be sent. A datagram that does not fit its receive is dropped without an error, and the receive stays.",
 		Causes: []string{
-			"the receive buffer is shorter than the message; the sender sees IBV_WC_REM_INV_REQ_ERR",
-			"a datagram longer than the path MTU, or a UD receive without the 40 bytes for the network header in front",
+			"the receive buffer is shorter than the message (RC, UC); a sender on RC sees IBV_WC_REM_INV_REQ_ERR",
+			"a datagram to be sent is longer than the path MTU",
+			"on hardware and rdma_rxe also a UD receive that is too short: it needs 40 bytes more than the data, for the network header in front",
 			"an atomic whose local buffer is not exactly 8 bytes",
 			"a message longer than max_msg_sz (2 GiB)",
 		},
@@ -29,7 +30,8 @@ var statuses = []Entry{
 		Causes: []string{
 			"an operation that the queue pair type does not have, such as READ on UC or WRITE on UD",
 			"READs or atomics on a queue pair whose max_rd_atomic is 0",
-			"inline data with an operation that brings data back, or more of it than max_inline_data",
+			"inline data with an operation that brings data back, or more of it than max_inline_data (libraries refuse such posts)",
+			"a datagram whose address handle was destroyed, or is of another protection domain",
 			"a work request that was overwritten in the shared queue after it was posted",
 		},
 		Look: []string{"opcode, send_flags and num_sge of the work request with this wr_id", "max_rd_atomic in the modify to RTS"},
@@ -112,7 +114,8 @@ var statuses = []Entry{
 		Causes: []string{
 			"a wrong or outdated rkey, or an address that is not in the region that it names",
 			"the range reaches beyond the peer's region",
-			"the peer's region lacks remote read, write or atomic",
+			"the peer's region or memory window lacks remote read, write or atomic",
+			"the peer's memory window is not bound, or by another queue pair",
 			"region and queue pair of the peer belong to different protection domains",
 		},
 		Look: []string{"on the peer's host: rnic ps --errors says which of these it was", "byte order of rkey and address in your own exchange"},

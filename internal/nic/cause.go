@@ -279,7 +279,7 @@ func (n *NIC) describeKey(c *abi.Cause, key rdma.Key) {
 		c.RegionAddr, c.RegionLength, c.Granted = r.Base, r.Length, uint32(r.Access)
 		c.Flags |= abi.CauseHasRegion
 	}
-	if w := n.memory.FindWindow(key); w != nil {
+	if w := n.memory.FindWindow(key); w != nil && w.IsBound() {
 		c.RegionAddr, c.RegionLength, c.Granted = w.Base, w.Length, uint32(w.Access)
 		c.Window = uint8(w.Type)
 		c.Flags |= abi.CauseHasRegion
