@@ -176,3 +176,50 @@ func TestConformance_GoVerbs_NICProcess(t *testing.T) {
 	}
 	Run(t, NewGoFabric(t, ctx[0], ctx[1], nil))
 }
+
+// ends builds the C program of ends, and returns how it finds the drop-in libraries.
+func ends(t *testing.T) (program, libraries string) {
+	t.Helper()
+	libraries, err := filepath.Abs(filepath.Join("..", "..", "build", "clib"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(libraries, "librdmacm.so.1")); err != nil {
+		t.Skipf("no drop-in libraries: make clib: %v", err)
+	}
+	program = filepath.Join(t.TempDir(), "ends")
+	build := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-g", "-O1", "-Wall", "-Wextra", "-Werror",
+		"-o", program, filepath.Join("testdata", "ends.c"), "-libverbs", "-lrdmacm")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the C program: %v\n%s", err, out)
+	}
+	return program, libraries
+}
+
+// A C program on the drop-in libibverbs.so.1, which connects its queue pairs itself.
+func TestConformance_CLibrary_OneNIC(t *testing.T) {
+	program, libraries := ends(t)
+	socket := filepath.Join(t.TempDir(), "nic.sock")
+	start(t, softrnic.Config{Socket: socket})
+	Run(t, NewCFabric(t, CConfig{
+		Program: program, Device: "rnic0",
+		Environment: []string{"LD_LIBRARY_PATH=" + libraries, "RNIC_SOCKET=" + socket},
+	}))
+}
+
+// The same over iWARP, where librdmacm.so.1 connects.
+func TestConformance_CLibrary_IWARP_OneNIC(t *testing.T) {
+	program, libraries := ends(t)
+	for _, options := range []string{"iwarp", "iwarp,crc=off,fpdu=large"} {
+		t.Run(options, func(t *testing.T) {
+			socket := filepath.Join(t.TempDir(), "nic.sock")
+			start(t, softrnic.Config{Socket: socket, Devices: []string{"iwarp0=" + options}})
+			Run(t, NewCFabric(t, CConfig{
+				Program: program, Device: "iwarp0", Address: "127.0.0.1", Lacks: streamLacks,
+				Environment: []string{
+					"LD_LIBRARY_PATH=" + libraries, "RNIC_SOCKET=" + socket, "RNIC_DEVICE=iwarp0",
+				},
+			}))
+		})
+	}
+}

@@ -33,7 +33,7 @@ var refusals = []struct {
 func runRefusals(t *testing.T, f Fabric) {
 	asker, isAsker := f.(Asker)
 	if !isAsker {
-		t.Skip("unsupported: this fabric cannot be asked for what it has not")
+		t.Skip("unsupported: this fabric cannot be asked for what it has not; test/e2e does it in C")
 	}
 	a, b := f.Connect(t, Link{Type: verbs.QPTypeRC})
 	for _, x := range refusals {
@@ -57,6 +57,9 @@ func runRefusals(t *testing.T, f Fabric) {
 // runPlacement writes and flushes what it wrote; where there is no FLUSH the request fails before
 // it is sent, and says so.
 func runPlacement(t *testing.T, f Fabric) {
+	if _, isAsker := f.(Asker); !isAsker {
+		require(t, f, FeatureFlush)
+	}
 	a, b := f.Connect(t, Link{Type: verbs.QPTypeRC})
 	ra := a.Region(t, RegionConfig{Size: 4096, Access: verbs.AccessAll})
 	rb := b.Region(t, RegionConfig{Size: 4096, Access: verbs.AccessAll})
