@@ -121,7 +121,12 @@ func TestSiw_LossyLink_Recovers(t *testing.T) {
 		perftest("ib_read_bw", "-R -s 65536 -n 20"),
 		cmRow("rping -s -p PORT -C 20 -V -v -S 10000", "rping -c -a ADDR -p PORT -C 20 -V -v -S 10000").
 			prints("ping data: rdma-ping-19:"),
-		cmRow("ucmatose -p PORT -c 4 -C 10 -S 10000", "ucmatose -s ADDR -p PORT -c 4 -C 10 -S 10000").
-			prints("return status 0\n"),
+	})
+	// The kernel's driver, as a client, takes it for a fault when the reply was lost and comes
+	// together with the first message of a server that speaks first, as this one does.
+	t.Run("ucmatose/KernelServes", func(t *testing.T) {
+		const args = " -p PORT -c 4 -C 10 -S 10000"
+		l.try(t, cmRow("ucmatose"+args, "ucmatose -s ADDR"+args).prints("return status 0\n"),
+			l.guest, l.host)
 	})
 }
