@@ -243,7 +243,7 @@ func (t *streams) closed(s *stream, e *iwarp.Event) {
 	}
 	t.forget(s)
 	switch {
-	case e.End.How == iwarp.HowReset: // the shell has forgotten it
+	case closing == iwarp.CloseNone: // the shell has forgotten it
 	case closing == iwarp.CloseAbort:
 		t.port().Abort(s.id)
 	default:

@@ -369,3 +369,27 @@ func TestStreams_Accept_PeerClosesBeforeItsFirstWord_IsAnError(t *testing.T) {
 	}
 	h.silent(time.Minute)
 }
+
+// TestStreams_ResetWhileTheLastWordIsSaid_IsTheEnd: a stream that the shell has forgotten is not
+// closed once more.
+func TestStreams_ResetWhileTheLastWordIsSaid_IsTheEnd(t *testing.T) {
+	l := newLAN(t)
+	a, z, _ := l.pair()
+	l.room = 30
+	mine, addr, _ := a.region(100, everyRight)
+	w := wr(rdma.WRWrite, 1)
+	w.RemoteAddr, w.RKey = addr, 0x12345600
+	a.q.send(w, abi.SGE{Addr: addr, Length: 100, LKey: mine.LKey})
+	for range 1000 {
+		if l.run(time.Microsecond); z.q.state() == sError {
+			break
+		}
+	}
+	s := z.socks[sorted(z.socks)[0].id]
+	if z.q.state() != sError || s.isShut {
+		t.Fatalf("state %v, the last word is out: %v", z.q.state(), s.isShut)
+	}
+	s.end(syscall.ECONNRESET)
+	s.peer.end(syscall.ECONNRESET)
+	l.clean()
+}

@@ -20,6 +20,7 @@ type pair struct {
 	targets []*target
 	// isUp: both ends may post. isDoomed: the connection is on its way out.
 	isUp, isDoomed, isSpoiled bool
+	isRenewing                bool // both ends are reset and will connect again
 	number                    int // among the pairs of the world
 	tries                     int // since the world began
 	serial                    int // connections so far; plans for an older one are void
@@ -47,7 +48,7 @@ func (p *pair) later(d time.Duration, run func()) {
 func (p *pair) connect() {
 	w := p.world
 	p.serial++
-	p.isUp, p.isDoomed, p.isSpoiled = false, false, false
+	p.isUp, p.isDoomed, p.isSpoiled, p.isRenewing = false, false, false, false
 	p.ends, p.targets = [2]*endpoint{}, nil
 	if w.isCalm {
 		return
@@ -311,7 +312,7 @@ func (p *pair) watch() {
 				continue
 			}
 			e.noteError()
-			if e.errorAt != clock.Never {
+			if e.errorAt != clock.Never && !(w.streams != nil && p.isRenewing) {
 				p.spoil()
 				p.doom(flushTime)
 			}
@@ -378,7 +379,7 @@ func (p *pair) renew() {
 	w := p.world
 	w.mark("cycle.reset")
 	p.spoil()
-	p.isUp = false
+	p.isUp, p.isRenewing = false, true
 	first := w.between(0, 1)
 	p.reset(first)
 	p.later(w.delay(0, 2*time.Millisecond), func() {
@@ -404,6 +405,7 @@ func (p *pair) renew() {
 			}
 			p.newStreams()
 			p.isSpoiled = false
+			p.isRenewing = false
 			w.mark("cycle.renew")
 			p.raise()
 		})

@@ -226,7 +226,9 @@ func (e *endpoint) heard(kind check.CMEvent, status int32) {
 		if !p.isSpoiled {
 			w.court.Failf("%s: disconnected (%d) without a cause", e.name, status)
 		}
-		p.doom(flushTime)
+		if !p.isRenewing {
+			p.doom(flushTime)
+		}
 	case kind == check.TimewaitExit && d.state == dialOver:
 	case status != 0 && d.state == dialAsking &&
 		(kind == check.Rejected || kind == check.Unreachable || kind == check.ConnectError):

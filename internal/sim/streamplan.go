@@ -49,7 +49,8 @@ func (w *World) makeStreamPlan() {
 	s.rate = w.pick(0, 0, 0, 1e7, 1e9)
 	s.chunk = w.pick(1448, 1448, 65536, 100, 7)
 	s.room = w.pick(1<<20, 1<<20, 64<<10, 5000, 700)
-	if s.chunk == 7 {
+	p.quota = min(p.quota, 1500)
+	if s.chunk < 1000 || s.room < 6000 {
 		p.maxMessage, p.quota = min(p.maxMessage, 9000), min(p.quota, 400)
 	}
 	s.partial, s.inPlace = w.pickFloat(0, 0.1, 0.5), w.pickFloat(0, 0.5, 1)

@@ -46,7 +46,6 @@ type lane struct {
 	asked         []asked  // without an answer on the wire
 	underWay      int      // without one that has arrived
 	answers       []uint64 // positions of answers that have not arrived
-	firstAt       uint64   // where the first FPDU ends
 	hasTerminated bool
 	terminate     iwarp.Code
 }
@@ -198,7 +197,8 @@ func (l *lane) takeFPDU() int {
 }
 
 func (l *lane) begin() {
-	if l.index == 1 && l.frame.Setup.PeerToPeer && l.frame.Enhanced && l.peer().firstAt == 0 {
+	p := l.peer()
+	if l.index == 1 && l.frame.Setup.PeerToPeer && l.frame.Enhanced && p.arrived <= p.frameEnd {
 		l.failf("the responder speaks before the initiator")
 	}
 	l.marks.StartFPDU()
@@ -224,9 +224,6 @@ func (l *lane) takeMarker() int {
 func (l *lane) finish() {
 	w := l.wire
 	l.fpdus++
-	if l.firstAt == 0 {
-		l.firstAt = l.parsed
-	}
 	if w.HasCRC() && !iwarp.IsCRCGood(l.raw) {
 		l.failf("a wrong CRC")
 	}
