@@ -57,7 +57,7 @@ type AH struct {
 func (p *PD) CreateAH(attr AHAttr) (*AH, error) {
 	req := abi.CreateAHReq{PD: p.handle, Attr: attr.abi()}
 	rsp, _, err := call[abi.HandleMsg](p.ctx, request{
-		op: "create address handle", code: abi.OpCreateAH, body: ctl.Bytes(&req),
+		op: "create address handle", code: abi.OpCreateAH, body: ctl.Bytes(&req), of: p,
 	})
 	if err != nil {
 		return nil, err

@@ -16,10 +16,15 @@ type request struct {
 	body []byte
 	send []int // descriptors that go with it; they stay the caller's
 	fds  int   // descriptors that the reply must bring
+	// of is what the request is about, or in: nothing is asked of what is closed.
+	of interface{ isClosed() bool }
 }
 
 // exchange sends a request and returns its reply, whose descriptors the caller owns.
 func (c *Context) exchange(r request) (*ctl.Message, error) {
+	if r.of != nil && r.of.isClosed() {
+		return nil, &OpError{Op: r.op, Err: ErrClosed}
+	}
 	msg, err := c.client.DoFDs(r.fds, r.code, r.body, r.send...)
 	if err != nil {
 		return nil, c.explain(r.op, err)

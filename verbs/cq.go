@@ -58,6 +58,9 @@ type CQ struct {
 
 // CreateCQ makes a completion queue.
 func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
+	if err := checkSizes("create completion queue", size{"Entries", cfg.Entries}); err != nil {
+		return nil, err
+	}
 	q := &CQ{ctx: c, channel: cfg.Channel, slots: map[slotKey]*slots{}, users: map[QPN]*QP{}}
 	if cfg.Entries == 0 {
 		cfg.Entries = defaultCQEntries

@@ -112,7 +112,7 @@ func (p *PD) RegisterDevice(d *DeviceMemory, off, n int, access Access) (*MR, er
 	r := &MR{ctx: p.ctx, kind: regionDevice}
 	r.set(req.Access, 0, req.Length)
 	return r.adopt(request{
-		op: op, code: abi.OpRegDeviceMR, body: ctl.Bytes(&req),
+		op: op, code: abi.OpRegDeviceMR, body: ctl.Bytes(&req), of: p,
 	})
 }
 

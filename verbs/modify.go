@@ -75,7 +75,7 @@ func qpAttrFrom(a *abi.QPAttr) QPAttr {
 func (q *QP) Modify(attr QPAttr, mask QPAttrMask) error {
 	req := abi.ModifyQPReq{Handle: q.handle, Mask: uint32(mask), Attr: attr.abi()}
 	_, _, err := call[abi.QueryQPRsp](q.pd.ctx, request{
-		op: "modify queue pair", code: abi.OpModifyQP, body: ctl.Bytes(&req),
+		op: "modify queue pair", code: abi.OpModifyQP, body: ctl.Bytes(&req), of: q,
 	})
 	if err == nil && mask&rdma.QPAttrState != 0 && attr.State == rdma.QPStateReset {
 		q.forget()
@@ -87,7 +87,7 @@ func (q *QP) Modify(attr QPAttr, mask QPAttrMask) error {
 func (q *QP) Query() (QPAttr, error) {
 	req := abi.HandleMsg{Handle: q.handle}
 	rsp, _, err := call[abi.QueryQPRsp](q.pd.ctx, request{
-		op: "query queue pair", code: abi.OpQueryQP, body: ctl.Bytes(&req),
+		op: "query queue pair", code: abi.OpQueryQP, body: ctl.Bytes(&req), of: q,
 	})
 	if err != nil {
 		return QPAttr{}, err

@@ -98,6 +98,7 @@ func (p *PD) AllocNull() (*MR, error) {
 	r := &MR{ctx: p.ctx, kind: regionNull}
 	return r.adopt(request{
 		op: "allocate null region", code: abi.OpAllocNullMR, body: ctl.Bytes(&req),
+		of: p,
 	})
 }
 
@@ -130,6 +131,7 @@ func (r *MR) register(p *PD, req *abi.RegMRReq, seg abi.Segment, fds []int) erro
 	r.set(req.Access, req.IOVA, req.Length)
 	_, err := r.adopt(request{
 		op: "register memory", code: abi.OpRegMR, body: ctl.Bytes(&regMR{*req, seg}), send: fds,
+		of: p,
 	})
 	return err
 }

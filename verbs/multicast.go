@@ -18,6 +18,8 @@ func (q *QP) DetachMulticast(group GID) error {
 
 func (q *QP) multicast(op string, code abi.Op, group GID) error {
 	req := abi.AttachMulticastReq{GID: group, QP: q.handle}
-	_, _, err := call[struct{}](q.pd.ctx, request{op: op, code: code, body: ctl.Bytes(&req)})
+	_, _, err := call[struct{}](q.pd.ctx, request{
+		op: op, code: code, body: ctl.Bytes(&req), of: q,
+	})
 	return err
 }

@@ -38,7 +38,7 @@ type Bind struct {
 func (p *PD) AllocWindow(t MWType) (*MW, error) {
 	req := abi.AllocMWReq{PD: p.handle, Type: uint32(t)}
 	rsp, _, err := call[abi.AllocMWRsp](p.ctx, request{
-		op: "allocate memory window", code: abi.OpAllocMW, body: ctl.Bytes(&req),
+		op: "allocate memory window", code: abi.OpAllocMW, body: ctl.Bytes(&req), of: p,
 	})
 	if err != nil {
 		return nil, err

@@ -1,12 +1,17 @@
 package verbs
 
-import "github.com/softrnic/softrnic/internal/abi"
+import (
+	"sync/atomic"
+
+	"github.com/softrnic/softrnic/internal/abi"
+)
 
 // PD is a protection domain: memory, queue pairs and address handles work together only within
 // one.
 type PD struct {
 	ctx    *Context
 	handle uint32
+	closed atomic.Bool
 }
 
 // AllocPD makes a protection domain.
@@ -25,5 +30,14 @@ func (p *PD) Context() *Context { return p.ctx }
 
 // Close frees the domain. It is refused (EBUSY) while objects of it exist.
 func (p *PD) Close() error {
-	return p.ctx.destroy("free protection domain", abi.OpDeallocPD, p.handle)
+	if p.isClosed() {
+		return nil
+	}
+	err := p.ctx.destroy("free protection domain", abi.OpDeallocPD, p.handle)
+	if err == nil {
+		p.closed.Store(true)
+	}
+	return err
 }
+
+func (p *PD) isClosed() bool { return p.closed.Load() }

@@ -28,7 +28,7 @@ func (p *PD) Prefetch(pieces []SGE, write bool) error {
 		list[i] = abi.SGE{Addr: s.Addr, Length: s.Length, LKey: uint32(s.LKey)}
 	}
 	ranges, err := callList[abi.SGE](p.ctx, request{
-		op: op, code: abi.OpAdviseMR, body: append(body, ctl.ListBytes(list)...),
+		op: op, code: abi.OpAdviseMR, body: append(body, ctl.ListBytes(list)...), of: p,
 	})
 	if err != nil {
 		return err

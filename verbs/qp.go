@@ -42,6 +42,22 @@ const (
 	defaultInline = 64
 )
 
+// size is a number of a configuration, with its name.
+type size struct {
+	name  string
+	value int
+}
+
+// checkSizes refuses numbers below 0, which mean nothing.
+func checkSizes(op string, sizes ...size) error {
+	for _, s := range sizes {
+		if s.value < 0 {
+			return refuse(op, rdma.Refuse(syscall.EINVAL, fmt.Sprintf("%s is %d", s.name, s.value)))
+		}
+	}
+	return nil
+}
+
 func orDefault(v, fallback int) uint32 {
 	if v == 0 {
 		v = fallback
@@ -85,6 +101,11 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	case cfg.RecvCQ == nil:
 		cfg.RecvCQ = cfg.SendCQ
 	}
+	if err := checkSizes(op, size{"MaxSendWR", cfg.MaxSendWR}, size{"MaxRecvWR", cfg.MaxRecvWR},
+		size{"MaxSendSGE", cfg.MaxSendSGE}, size{"MaxRecvSGE", cfg.MaxRecvSGE},
+		size{"MaxInline", cfg.MaxInline}); err != nil {
+		return nil, err
+	}
 	req := abi.CreateQPReq{
 		Type: uint32(cfg.Type), PD: p.handle,
 		SendCQ: cfg.SendCQ.handle, RecvCQ: cfg.RecvCQ.handle,
@@ -107,7 +128,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		req.SignalAll = 1
 	}
 	rsp, fds, err := call[abi.CreateQPRsp](p.ctx, request{
-		op: op, code: abi.OpCreateQP, body: ctl.Bytes(&req), fds: 1,
+		op: op, code: abi.OpCreateQP, body: ctl.Bytes(&req), fds: 1, of: p,
 	})
 	if err != nil {
 		return nil, err
@@ -236,10 +257,7 @@ func (q *QP) PostRecv(wrs ...RecvWR) (int, error) {
 
 // Close destroys the queue pair. Its completions that were not polled vanish.
 func (q *QP) Close() error {
-	q.mu.Lock()
-	closed := q.closed
-	q.mu.Unlock()
-	if closed {
+	if q.isClosed() {
 		return nil
 	}
 	if err := q.pd.ctx.destroy("destroy queue pair", abi.OpDestroyQP, q.handle); err != nil {
@@ -249,6 +267,12 @@ func (q *QP) Close() error {
 	q.forget()
 	q.release()
 	return nil
+}
+
+func (q *QP) isClosed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
 }
 
 // queues returns the completion queues that the queue pair has, each once.

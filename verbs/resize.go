@@ -20,6 +20,9 @@ func (q *CQ) Resize(n int) error {
 	if err := q.usableLocked(); err != nil {
 		return err
 	}
+	if err := checkSizes(op, size{"the number of entries", n}); err != nil {
+		return err
+	}
 	req := abi.ResizeCQReq{Handle: q.handle, Entries: clampUint32(n)}
 	rsp, fds, err := call[abi.CreateCQRsp](q.ctx, request{
 		op: op, code: abi.OpResizeCQ, body: ctl.Bytes(&req), fds: 1,
@@ -60,7 +63,7 @@ func (q *CQ) Moderate(count int, period time.Duration) error {
 		PeriodMicroseconds: clampUint32(int(period / time.Microsecond)),
 	}
 	_, err := q.ctx.exchange(request{
-		op: "moderate completion queue", code: abi.OpModifyCQ, body: ctl.Bytes(&req),
+		op: "moderate completion queue", code: abi.OpModifyCQ, body: ctl.Bytes(&req), of: q,
 	})
 	return err
 }

@@ -48,6 +48,10 @@ const (
 // CreateSRQ makes a shared receive queue.
 func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 	const op = "create shared receive queue"
+	if err := checkSizes(op, size{"MaxWR", cfg.MaxWR}, size{"MaxSGE", cfg.MaxSGE},
+		size{"Limit", cfg.Limit}); err != nil {
+		return nil, err
+	}
 	req := abi.CreateSRQReq{
 		PD: p.handle, MaxWR: orDefault(cfg.MaxWR, defaultWR),
 		MaxSGE: orDefault(cfg.MaxSGE, defaultSGE), Limit: clampUint32(cfg.Limit),
@@ -56,7 +60,7 @@ func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
 		return nil, refuse(op, err)
 	}
 	rsp, fds, err := call[abi.CreateSRQRsp](p.ctx, request{
-		op: op, code: abi.OpCreateSRQ, body: ctl.Bytes(&req), fds: 1,
+		op: op, code: abi.OpCreateSRQ, body: ctl.Bytes(&req), fds: 1, of: p,
 	})
 	if err != nil {
 		return nil, err
@@ -126,7 +130,7 @@ func (s *SRQ) PostRecv(wrs ...RecvWR) (int, error) { return s.rq.post(wrs) }
 func (s *SRQ) SetLimit(n int) error {
 	req := abi.SRQAttr{Handle: s.handle, Mask: srqAttrLimit, Limit: clampUint32(n)}
 	_, _, err := call[abi.SRQAttr](s.pd.ctx, request{
-		op: "modify shared receive queue", code: abi.OpModifySRQ, body: ctl.Bytes(&req),
+		op: "modify shared receive queue", code: abi.OpModifySRQ, body: ctl.Bytes(&req), of: s,
 	})
 	return err
 }
@@ -174,10 +178,7 @@ func (s *SRQ) Resize(n int) error {
 
 // Close destroys the queue. It is refused (EBUSY) while a queue pair uses it.
 func (s *SRQ) Close() error {
-	s.mu.Lock()
-	closed := s.closed
-	s.mu.Unlock()
-	if closed {
+	if s.isClosed() {
 		return nil
 	}
 	err := s.pd.ctx.destroy("destroy shared receive queue", abi.OpDestroySRQ, s.handle)
@@ -187,6 +188,12 @@ func (s *SRQ) Close() error {
 	s.pd.ctx.disown(s)
 	s.release()
 	return nil
+}
+
+func (s *SRQ) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 func (s *SRQ) release() {
