@@ -41,7 +41,7 @@ var cLacks = map[Feature]string{
 	FeatureMappedMemory: "in C the library decides that",
 	FeatureWindows:      "their work requests name objects of package verbs",
 	FeatureTags:         "its requests name objects of package verbs",
-	FeatureFlush:        "ibv_post_send has no such operation",
+	FeatureFlushWR:      "ibv_post_send has no such operation",
 }
 
 // CConfig says which program to run, on what.
@@ -202,6 +202,30 @@ func (f *CFabric) Connect(t *testing.T, l Link) (a, b End) {
 	return x, y
 }
 
+// questions are what the program can be asked for, as ask.c numbers them, and the type of the queue
+// pair that is tried.
+var questions = map[Feature]struct {
+	number int
+	qpType verbs.QPType
+}{
+	FeatureUC: {0, verbs.QPTypeUC}, FeatureUD: {1, verbs.QPTypeUD}, FeatureXRC: {2, 0},
+	FeatureGroups: {3, verbs.QPTypeUD}, FeatureAH: {4, 0}, FeatureManual: {5, verbs.QPTypeRC},
+}
+
+// Ask implements Asker.
+func (f *CFabric) Ask(t *testing.T, feature Feature) error {
+	t.Helper()
+	q, isKnown := questions[feature]
+	if !isKnown {
+		return errors.ErrUnsupported
+	}
+	if feature == FeatureGroups && f.Lacks(FeatureUD) != "" {
+		q.qpType = verbs.QPTypeRC
+	}
+	_, err := f.ask(t, fmt.Sprint("ask ", q.number, " ", uint32(q.qpType)))
+	return err
+}
+
 // cEnd implements End.
 type cEnd struct {
 	fabric *CFabric
@@ -299,7 +323,8 @@ func (e *cEnd) Poll(t *testing.T) (verbs.WC, bool) {
 	if err != nil {
 		t.Fatalf("answer %q: %v", line, err)
 	}
-	wc.Status, wc.Opcode, wc.Flags = verbs.WCStatus(status), verbs.WCOpcode(opcode), verbs.WCFlags(flags)
+	wc.Status, wc.Opcode = verbs.WCStatus(status), verbs.WCOpcode(opcode)
+	wc.Flags = verbs.WCFlags(flags)
 	wc.QPN, wc.SrcQPN, wc.InvalidatedKey = verbs.QPN(qpn), verbs.QPN(src), verbs.Key(key)
 	wc.Evidence = verbs.Evidence(evidence)
 	return wc, true

@@ -24,6 +24,7 @@ const (
 	FeatureTags         Feature = "tag matching"   // then ends with UseTags are Tags
 	FeaturePSN          Feature = "packet sequence numbers"
 	FeatureFlush        Feature = "FLUSH"
+	FeatureFlushWR      Feature = "work requests for FLUSH" // which fail without FeatureFlush
 	FeatureXRC          Feature = "XRC"
 	FeatureGroups       Feature = "multicast groups"
 	FeatureAH           Feature = "address handles"
