@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
@@ -62,6 +63,8 @@ type app struct {
 	box, listener uint32
 	port          uint16
 	dials         map[uint32]*endpoint // by identifier
+	sleptAt       clock.Time
+	sleepTill     clock.Time // that long that peers may lose patience
 }
 
 func (w *World) newApp(h *host) *app {
@@ -157,6 +160,7 @@ func (a *app) pace() {
 	if w.isCalm {
 		d = max(d, 100*time.Microsecond)
 	}
+	d += a.sleep()
 	a.after(d, func() {
 		a.isPacing = false
 		a.step()

@@ -92,7 +92,9 @@ func (a *app) judgeRest() {
 		if n := e.ledger.Open(); n > 0 {
 			a.world.court.Failf("%s: %d requests have no end (state %v)", e.name, n, e.qpState())
 		}
-		if e.in != nil && e.qpState() != rdma.QPStateError {
+		isOver := e.qpState() == rdma.QPStateError ||
+			a.world.streams != nil && e.qpState() != rdma.QPStateRTS
+		if e.in != nil && !isOver {
 			e.in.Finish()
 		}
 		if e.qpState() == rdma.QPStateRTS && e.peer != nil && !e.peer.isGone {

@@ -21,9 +21,9 @@ type pair struct {
 	// isUp: both ends may post. isDoomed: the connection is on its way out.
 	isUp, isDoomed, isSpoiled bool
 	isRenewing                bool // both ends are reset and will connect again
-	number                    int // among the pairs of the world
-	tries                     int // since the world began
-	serial                    int // connections so far; plans for an older one are void
+	number                    int  // among the pairs of the world
+	tries                     int  // since the world began
+	serial                    int  // connections so far; plans for an older one are void
 	timeout                   uint8
 	retryCnt, rnrRetry        uint8
 	maxMessage                int

@@ -221,6 +221,9 @@ func (e *endpoint) heard(kind check.CMEvent, status int32) {
 		e.isOpen = true
 		p.isUp = p.ends[0].isOpen && p.ends[1].isOpen
 		w.mark("connected.iwarp")
+		if w.now < max(e.app.sleepTill, e.peer.app.sleepTill) {
+			p.spoil()
+		}
 	case kind == check.Disconnected && d.state == dialUp:
 		d.state = dialOver
 		if !p.isSpoiled {

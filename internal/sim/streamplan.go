@@ -5,6 +5,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -22,8 +23,8 @@ type streamWorld struct {
 	mss             int           // 0: the shell does not know
 	timeout         time.Duration // after which TCP gives a silent peer up
 
-	corrupt, refuses, rejects    float64
-	resets, mutes, sleepers, far bool
+	corrupt, refuses, rejects float64
+	resets, mutes, sleepers   bool
 
 	bytes uint64 // handed over
 	socks []*sock
@@ -65,6 +66,7 @@ func (w *World) makeStreamPlan() {
 	if w.cfg.Faults != FaultsNone && p.profile.Reorder > 0 || p.restarts || p.deaths {
 		s.resets, s.mutes = w.chance(0.5), w.chance(0.4)
 	}
+	s.sleepers = w.chance(0.3)
 	s.refuses, s.rejects = w.pickFloat(0, 0, 0.1), w.pickFloat(0, 0, 0.1)
 	p.profile.Loss, p.profile.Corrupt, p.profile.Reorder, p.profile.Dup = 0, 0, 0, 0
 	p.picky, p.pickLoss = 0, 0
@@ -80,8 +82,8 @@ func (w *World) chooseStreamOptions() nic.StreamOptions {
 
 func (s *streamWorld) String() string {
 	return fmt.Sprintf(", TCP: latency %v±%v, %d B/s, %.2f sent again, pieces up to %d B, room for %d B, "+
-		"MSS %d, %.4f damaged, resets %v, half-open %v", s.latency, s.jitter, s.rate, s.loss, s.chunk,
-		s.room, s.mss, s.corrupt, s.resets, s.mutes)
+		"MSS %d, %.4f damaged, resets %v, half-open %v, sleepers %v", s.latency, s.jitter, s.rate, s.loss, s.chunk,
+		s.room, s.mss, s.corrupt, s.resets, s.mutes, s.sleepers)
 }
 
 // breakSome lets something happen to a connection of TCP.
@@ -115,4 +117,27 @@ func (w *World) flushable() rdma.Access {
 		return 0
 	}
 	return rdma.AccessFlushGlobal
+}
+
+// sleep is for how long a program does nothing now and then. Messages that come meanwhile may need
+// receives that nobody posts: the NIC waits, but not for ever.
+func (a *app) sleep() time.Duration {
+	w := a.world
+	const gap = 3 * time.Second
+	if w.streams == nil || !w.streams.sleepers || w.isCalm || !w.chance(0.01) ||
+		a.sleptAt != 0 && w.now.Sub(a.sleptAt) < gap {
+		return 0
+	}
+	a.sleptAt = w.now
+	if w.chance(0.5) {
+		w.mark("sleep.short")
+		return w.delay(0, limits.ReceivePatience/2)
+	}
+	w.mark("sleep.long")
+	for _, e := range a.endpoints {
+		e.pair.spoil()
+	}
+	d := w.delay(limits.ReceivePatience/2, 3*limits.ReceivePatience)
+	a.sleepTill = w.now.Add(d)
+	return d
 }
