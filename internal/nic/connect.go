@@ -350,6 +350,8 @@ func (s *CMSession) Establish(now clock.Time, handle uint32) *rdma.Refusal {
 	switch {
 	case r != nil:
 		return r
+	case i.isStreamed() && i.state == idEstablished:
+		return nil // there is no third message
 	case i.state != idReplied:
 		return refusef(syscall.EINVAL, "establish: the identifier is %v", i.state)
 	}

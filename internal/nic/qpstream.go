@@ -83,6 +83,9 @@ func (q *qp) modifyStreamed(now clock.Time, a *abi.QPAttr, mask rdma.QPAttrMask)
 	if mask&rdma.QPAttrState != 0 {
 		to = rdma.QPState(a.State)
 	}
+	if to == sInit && (from == sRTS || from == sSQD) {
+		to = from // programs come here when they are connected, on the way that RoCE needs
+	}
 	if r := checkStreamed(from, to); r != nil {
 		return r
 	}

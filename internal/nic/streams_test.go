@@ -290,6 +290,25 @@ func TestQueryQP_OfIWARP_ShowsWhatMPAAgreedOn(t *testing.T) {
 	l.empty()
 }
 
+// Programs that move their queue pairs themselves, with what rdma_init_qp_attr gives, and then call
+// rdma_establish, need not know that there is nothing to do (rping -q).
+func TestStreams_ProgramMovesItsQueuePairItself_NothingChanges(t *testing.T) {
+	l := newLAN(t)
+	a, z, _ := l.pair()
+	for _, e := range []*end{a, z} {
+		for _, to := range []rdma.QPState{sInit, sRTR, sRTS} {
+			rsp, r := e.s.InitQPAttr(&abi.CMInitQPAttrReq{ID: e.id, State: uint32(to)})
+			e.granted(r)
+			e.granted(e.q.modify(rsp.Attr, rdma.QPAttrMask(rsp.Mask)))
+		}
+		e.granted(e.s.Establish(l.now, e.id))
+		if e.q.state() != sRTS {
+			t.Errorf("%v: %v", e.addr, e.q.state())
+		}
+	}
+	l.empty()
+}
+
 func TestInitQPAttr_OfIWARP_LeavesNothingToDoButINIT(t *testing.T) {
 	l := newLAN(t)
 	x, y := l.nodes[0], l.nodes[1]
