@@ -109,7 +109,9 @@ func TestRender_UnknownTest_Fails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := newJudge(&sources{}, tests, map[string]string{"IBV_QPT_UD": "absent"})
+	j := newJudge(&sources{}, tests, map[string]exception{
+		"IBV_QPT_UD": {verdict: "absent"},
+	})
 	rows := func(test, where string) []part {
 		return []part{{title: "x", sections: []section{{title: "y", rows: []row{{
 			name: "IBV_QPT_RC", where: where, rxe: "+", siw: "-EINVAL", mlx5: "lib",

@@ -17,12 +17,12 @@ type judge struct {
 	device  *device
 	iwarp   *device
 	// exceptions are where iWARP is not as RoCE, by name; used those that were looked at.
-	exceptions map[string]string
+	exceptions map[string]exception
 	used       map[string]bool
 	unshown    []string // work, and no test shows it
 }
 
-func newJudge(s *sources, t *tests, exceptions map[string]string) *judge {
+func newJudge(s *sources, t *tests, exceptions map[string]exception) *judge {
 	return &judge{
 		sources: s, tests: t, exceptions: exceptions, used: map[string]bool{},
 		device: newDevice(nic.TransportRoCE), iwarp: newDevice(nic.TransportIWARP),
@@ -110,15 +110,15 @@ func (j *judge) posts(operation string) (string, error) {
 // shown returns the tests of a row.
 func (j *judge) shown(r *row) ([]string, error) {
 	var out []string
-	for _, name := range r.tests {
+	for _, name := range append(slices.Clone(r.tests), j.exceptions[r.name].tests...) {
 		if !j.tests.exists(name) {
 			return nil, fmt.Errorf("%s: there is no test %s", r.at, name)
 		}
 		out = append(out, name)
 	}
 	// Where nobody named one, the one that is most about it.
-	if found := j.tests.of(r.name); len(out) == 0 && len(found) > 0 {
-		out = append(out, found[0])
+	if found := j.tests.of(r.name); len(r.tests) == 0 && len(found) > 0 {
+		out = slices.Insert(out, 0, found[0])
 	}
 	return out, nil
 }

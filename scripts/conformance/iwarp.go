@@ -6,34 +6,46 @@ import (
 	"strings"
 )
 
-// readExceptions reads where iWARP is not as RoCE: verdicts by name.
-func readExceptions(path string) (map[string]string, error) {
+// exception is where iWARP is not as RoCE: its verdict, and the tests that show it.
+type exception struct {
+	verdict string
+	tests   []string
+}
+
+// readExceptions reads the exceptions by name.
+func readExceptions(path string) (map[string]exception, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]string{}
+	out := map[string]exception{}
 	for number, line := range strings.Split(string(text), "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == ';' || line[0] == '#' {
 			continue
 		}
-		name, code, found := strings.Cut(line, " | ")
-		if !found || out[name] != "" {
+		fields := strings.Split(line, "|")
+		name := strings.TrimSpace(fields[0])
+		if _, isTwice := out[name]; isTwice || len(fields) < 2 || len(fields) > 3 {
 			return nil, fmt.Errorf("%s:%d: %q is no exception, or comes twice", path, number+1, line)
 		}
-		if out[name], err = verdict(code); err != nil {
+		var x exception
+		if x.verdict, err = verdict(strings.TrimSpace(fields[1])); err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, number+1, err)
 		}
+		if len(fields) == 3 {
+			x.tests = strings.Fields(fields[2])
+		}
+		out[name] = x
 	}
 	return out, nil
 }
 
 // streams is what a device of iWARP does with a row that RoCE does ours with.
 func (j *judge) streams(r *row, ours string) (string, error) {
-	if text, found := j.exceptions[r.name]; found {
+	if x, found := j.exceptions[r.name]; found {
 		j.used[r.name] = true
-		return text, nil
+		return x.verdict, nil
 	}
 	kind, argument, _ := strings.Cut(r.where, " ")
 	switch kind {
