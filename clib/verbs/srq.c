@@ -65,6 +65,8 @@ static int srq_request(struct rnic_srq *srq, const struct ibv_srq_init_attr_ex *
 		.pd = srq->base.pd->handle,
 		.max_wr = init->attr.max_wr,
 		.max_sge = init->attr.max_sge,
+		/* It need not mean anything here (ibv_create_srq(3)); what could be a limit is one. */
+		.limit = init->attr.srq_limit > init->attr.max_wr ? 0 : init->attr.srq_limit,
 		.type = init->srq_type,
 		.xrcd = is_xrc ? xrcd_of(init->xrcd)->handle : 0,
 		.cq = is_xrc || is_tm ? init->cq->handle : 0,

@@ -197,7 +197,8 @@ void step_qp_lifetime(void)
 	q->send_cq = chance_below(CQS);
 	q->recv_cq = chance_below(CQS);
 	q->srq = chance_percent(40) ? (int)chance_below(SRQS) : -1;
-	if (q->srq >= 0 && !world.srqs[q->srq].srq)
+	/* UC takes none, as we have it: only where few things hang on it. */
+	if (q->srq >= 0 && (!world.srqs[q->srq].srq || (type == IBV_QPT_UC && i < 6)))
 		q->srq = -1;
 	q->asked = (struct ibv_qp_cap){16, 16, 2, 2, 64};
 	q->all_signaled = chance_percent(10);
