@@ -56,7 +56,10 @@ func headline(c *abi.Cause) string {
 	case isOfPeer(c):
 		text := fmt.Sprintf("a request of the peer was refused: %s, PSN %d",
 			ib.Opcode(c.Opcode).Info().Name, c.PSN)
-		if hasTerminate(c) {
+		switch {
+		case hasTerminate(c) && !iwarp.Opcode(c.Opcode).IsKnown():
+			text = "what the peer has sent was refused, for it is no message that there is"
+		case hasTerminate(c):
 			text = fmt.Sprintf("a message of the peer was refused: %v", iwarp.Opcode(c.Opcode))
 		}
 		if c.Flags&abi.CauseTookReceive != 0 && c.Status != 0 {

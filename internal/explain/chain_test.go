@@ -133,6 +133,13 @@ func TestChain_Terminate_SaysWhoEndedTheConnectionAndWhy(t *testing.T) {
 			},
 			[]string{"wr_id 0, READ", "this end terminated the connection: DDP tagged"},
 		},
+		"no message at all": {
+			abi.Cause{
+				Flags:  abi.CauseOfPeer | abi.CauseHasTerminate,
+				Opcode: 15, Terminate: uint16(iwarp.CodeUntaggedVersion),
+			},
+			[]string{"what the peer has sent was refused", "invalid DDP version (0x1206)"},
+		},
 		"a stream out of step": {
 			abi.Cause{
 				Flags:     abi.CauseOfPeer | abi.CauseHasTerminate,

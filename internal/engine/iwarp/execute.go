@@ -26,6 +26,7 @@ func (c *Conn) beginSegment(b []byte, ulpdu int) bool {
 	s.ulpdu, s.placed, s.bytes = ulpdu, 0, 0
 	s.raw = append(s.raw[:0], b[:min(len(b), headerLen(b))]...)
 	c.qp.recv.cause = work.Cause{}
+	s.header.Opcode = emptyFPDU // what the evidence says of a header that is none
 	_, err := s.header.Parse(b)
 	if code, ok := iwarp.CodeOf(err); ok {
 		c.refuseSegment(protocolFault(code), nil)

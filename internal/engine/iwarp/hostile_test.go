@@ -380,6 +380,18 @@ func commit(t *testing.T, x *offence, way string) {
 	r.say(b) // nobody listens any more
 }
 
+// The evidence of a header that cannot be read names no message, neither a WRITE nor the one before.
+func TestHostile_HeaderThatIsNone_IsNotTakenForAMessage(t *testing.T) {
+	r := responderNode(t, nodeConfig{})
+	r.n.receive(1, r.n.at(0, 100))
+	r.say(fpdu(sendHeader(nil), make([]byte, 10)))
+	r.say(bent(func(b []byte) []byte { b[0] = b[0]&^3 | 3; return b })(r))
+	r.wantTerminate(iwarp.CodeUntaggedVersion)
+	if len(r.n.causes) != 1 || iwarp.Opcode(r.n.causes[0].Opcode).IsKnown() {
+		t.Errorf("evidence %+v", r.n.causes)
+	}
+}
+
 func TestHostile_WrongCRC_PlacesNothing(t *testing.T) {
 	for _, op := range []iwarp.Opcode{iwarp.OpcodeSend, iwarp.OpcodeWrite} {
 		r := responderNode(t, nodeConfig{conn: ConnConfig{CRC: true}})
