@@ -50,6 +50,7 @@ type endpoint struct {
 	// In a world of iWARP.
 	dial   dial
 	unseen []unseen
+	parted parting
 
 	isGone bool
 	// mayOverrun: its send CQ is too small, and completions may get lost.
@@ -164,7 +165,7 @@ func (e *endpoint) newLedgers() {
 	w := e.app.world
 	e.ledger = check.SendQueue{Court: &w.court, Name: e.name, QPN: e.qpn}
 	e.received = check.RecvQueue{Court: &w.court, Name: e.name}
-	e.flushes, e.unseen = nil, nil
+	e.flushes, e.unseen, e.parted = nil, nil, parting{}
 }
 
 func (a *app) endpointOf(qpn uint32) *endpoint {

@@ -80,6 +80,7 @@ func (w *World) judgeRest() {
 	for _, a := range w.apps {
 		a.judgeCells()
 	}
+	w.judgeHalves()
 }
 
 func (a *app) judgeRest() {
@@ -116,6 +117,12 @@ func (w *World) close() {
 		for len(h.apps) > 0 {
 			h.apps[0].close()
 		}
+	}
+	if w.streams != nil {
+		w.turnAll()
+		w.advance(w.now.Add(w.restTime()))
+	}
+	for _, h := range w.hosts {
 		if h.isDown {
 			continue
 		}
@@ -126,6 +133,7 @@ func (w *World) close() {
 		if n := h.heap.live; n > 0 {
 			w.court.Failf("%s: memory of %d queues is left", h.name, n)
 		}
+		h.judgeStreams()
 		if t := h.nic.PollTimeout(); t != clock.Never {
 			w.court.Failf("%s: a timer without a queue pair", h.name)
 		}

@@ -19,6 +19,7 @@ type pair struct {
 	// targets are the shared queues that an XRC connection uses.
 	targets []*target
 	// isUp: both ends may post. isDoomed: the connection is on its way out.
+	spoils                    int // how often a cause for the end was given
 	isUp, isDoomed, isSpoiled bool
 	isRenewing                bool // both ends are reset and will connect again
 	number                    int  // among the pairs of the world
@@ -257,6 +258,7 @@ func (w *World) route(from, to *endpoint) abi.AHAttr {
 // spoil tolerates what an error of one end does to both.
 func (p *pair) spoil() {
 	p.isSpoiled = true
+	p.spoils++
 	for _, e := range p.ends {
 		if p.world.streams != nil {
 			e.may(rdma.WCWRFlushErr)

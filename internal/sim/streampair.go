@@ -274,11 +274,35 @@ func (e *endpoint) disconnect() {
 		return
 	}
 	w.mark("cycle.disconnect")
+	wasSpoiled := e.pair.isSpoiled
 	e.pair.spoil()
+	if !wasSpoiled {
+		e.parted = parting{last: w.ids, spoils: e.pair.spoils}
+	}
 	if r := e.app.session.Disconnect(w.now, e.dial.id); r != nil {
 		w.court.Failf("%s: disconnect: %v", e.name, r)
 	}
 	e.isOpen = false
+}
+
+// parting is an orderly end: what was posted by then gets done, unless something else comes between.
+type parting struct {
+	last   uint64 // the last request number by then; 0: no parting
+	spoils int    // causes for another end by then
+}
+
+// judgeParting judges the end of a request.
+func (e *endpoint) judgeParting(id uint64, status rdma.WCStatus) {
+	x := &e.parted
+	if id > x.last || e.pair == nil || e.pair.spoils != x.spoils || e.isGone {
+		return
+	}
+	w := e.app.world
+	w.mark("parting.done")
+	if status != rdma.WCSuccess {
+		w.court.Failf("%s: request %d (%v) was posted before disconnect and is not done", e.name, id,
+			status)
+	}
 }
 
 // hangUp destroys the identifier.

@@ -408,6 +408,7 @@ func (e *endpoint) submit(r *request) bool {
 	done, pieces := r.entry.Done, r.pieces
 	r.entry.Done = func(status rdma.WCStatus) {
 		delete(a.sends, id)
+		e.judgeParting(id, status)
 		if done != nil {
 			done(status)
 		}
