@@ -247,6 +247,11 @@ static bool cause_read(unsigned char *map, struct rnic_cause *cause)
 static void cause_tell(const struct rnic_cause *c, char *line, size_t room)
 {
 	size_t used = strlen(line);
+	/* An atomic's list has one length only. */
+	const bool is_exact = !(c->flags & RNIC_CAUSE_OF_PEER) &&
+			      (c->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+			       c->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD ||
+			       c->opcode == POST_WR_ATOMIC_WRITE || c->opcode == POST_WR_FLUSH);
 
 #define TELL(...) \
 	do { \
@@ -262,14 +267,20 @@ static void cause_tell(const struct rnic_cause *c, char *line, size_t room)
 		     c->flags & RNIC_CAUSE_IS_TOLD ? "the peer's Terminate ended the connection"
 						   : "this end terminated the connection",
 		     c->terminate);
-	if (c->flags & RNIC_CAUSE_HAS_ROOM)
+	if ((c->flags & RNIC_CAUSE_HAS_ROOM) && is_exact)
+		TELL("; %" PRIu64 " bytes in its list, which needs %" PRIu64, c->length,
+		     c->region_length);
+	else if (c->flags & RNIC_CAUSE_HAS_ROOM)
 		TELL("; %" PRIu64 " bytes into room for %" PRIu64, c->length, c->region_length);
+	else if ((c->vendor & 0xff) == RNIC_VENDOR_ADDRESS_HANDLE)
+		TELL("; address handle %u", c->key);
 	else if (c->key)
 		TELL("; key 0x%08x, %" PRIu64 " bytes at %#" PRIx64 ", access asked %#x", c->key,
 		     c->length, c->addr, c->asked);
 	if (c->flags & RNIC_CAUSE_HAS_REGION)
-		TELL("; the region has %" PRIu64 " bytes at %#" PRIx64 ", access %#x",
-		     c->region_length, c->region_addr, c->granted);
+		TELL("; the %s has %" PRIu64 " bytes at %#" PRIx64 ", access %#x",
+		     c->window ? "memory window" : "region", c->region_length, c->region_addr,
+		     c->granted);
 	if (c->timeouts)
 		TELL("; %u ACK timeouts (timeout %u)", c->timeouts, c->timeout);
 	if (c->retries)

@@ -76,7 +76,7 @@ var errnos = []Entry{
 		Means: "An argument is not what the verb takes. SoftRNIC says which: RNIC_VERBOSE=1 prints the sentence, rnic ps --errors keeps it.",
 		Causes: []string{
 			"ibv_modify_qp: a transition that does not exist, a required attribute missing from the mask, or one too many; cur_qp_state is not the present one; a stale GID index; a path MTU above the port's; is_global not set on RoCE",
-			"ibv_post_send: the state is before RTS, too many scatter/gather entries, more inline data than max_inline_data, an operation or flag that the type lacks, a datagram without address handle",
+			"ibv_post_send: the state is before RTS, too many scatter/gather entries, more inline data than max_inline_data, inline data with a READ or an atomic, an operation or flag that the type lacks, a datagram without address handle",
 			"ibv_post_recv: state RESET, too many scatter/gather entries, or a queue pair that takes its receives from an SRQ",
 			"ibv_create_qp: sizes above the limits of ibv_query_device, objects of another context, a UC queue pair with an SRQ",
 			"ibv_create_cq: 0 entries, or more than max_cqe",
