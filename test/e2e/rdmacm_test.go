@@ -45,6 +45,11 @@ var cmRows = []cmRow{
 		client: "rping -c -a ADDR -p PORT -C 50 -V -S 65535",
 	},
 	{
+		// Both move their queue pairs themselves.
+		server: "rping -s -q -p PORT -C 5 -V -v", client: "rping -c -q -a ADDR -p PORT -C 5 -V -v",
+		wants: "ping data: rdma-ping-4:", noisy: true,
+	},
+	{
 		server: "rping -s -P -p PORT", client: "rping -c -a ADDR -p PORT -C 3 -V", endless: true,
 		noisy: true,
 	},
