@@ -38,7 +38,8 @@ func generate(symbols []Symbol, base string, objects []string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(base+".map", []byte(VersionScript(symbols, implemented)), 0o644); err != nil {
+	script := []byte(VersionScript(symbols, implemented))
+	if err := os.WriteFile(base+".map", script, 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(base+"-stubs.c", []byte(Stubs(symbols, implemented)), 0o644)

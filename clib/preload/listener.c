@@ -53,8 +53,9 @@ int listener_make(int fd, int backlog)
 	}
 	for (i = 0; !error && i < (int)fresh->watch_count; i++) {
 		entry->watches[i] = fresh->watches[i];
-		REAL(epoll_ctl)(fresh->watches[i].epfd, EPOLL_CTL_ADD, fd,
-				&fresh->watches[i].event);
+		watch_for_listener(&entry->watches[i].event);
+		REAL(epoll_ctl)(entry->watches[i].epfd, EPOLL_CTL_ADD, fd,
+				&entry->watches[i].event);
 	}
 	if (fresh->watch_count)
 		listener_want(fd);
@@ -67,6 +68,7 @@ static int listener_open(const struct preload_fd *entry)
 {
 	struct sockaddr_storage name;
 	socklen_t bytes = sizeof(name);
+	const int no = 0;
 	int rs, error = 0;
 
 	memset(&name, 0, sizeof(name));
@@ -76,6 +78,11 @@ static int listener_open(const struct preload_fd *entry)
 	if (rs < 0)
 		return -1;
 	connect_copy_options(entry->tcp, rs);
+	/*
+	 * Of several processes that do this at once one has to get the port. If they may share it until
+	 * they listen, none can: rdma_cm refuses a listener the port that another has bound as well.
+	 */
+	rsetsockopt(rs, SOL_SOCKET, SO_REUSEADDR, &no, sizeof(no));
 	if (rbind(rs, (struct sockaddr *)&name, bytes) || rlisten(rs, entry->backlog))
 		error = errno;
 	if (!error) {

@@ -81,6 +81,14 @@ void listener_want(int fd);
 int listener_accept(struct preload_fd *entry, int fd, const struct dgram_name *from, int flags);
 int listener_tcp(int fd); /* the descriptor of its TCP socket, or fd */
 
+/* wait.c */
+/*
+ * Takes EPOLLEXCLUSIVE out, which the kernel refuses for epoll sets: of the processes that wait for
+ * connections more than one may wake, and those that find none go on waiting. Returns whether the
+ * kernel would take it with the rest.
+ */
+bool watch_for_listener(struct epoll_event *event);
+
 /* connect.c */
 /* Returns 0 when fd is an rsocket now, EAGAIN when TCP should connect. */
 int connect_try(int fd, struct preload_fd *entry, const struct sockaddr *addr, socklen_t bytes);

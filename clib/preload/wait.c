@@ -26,13 +26,46 @@ static void watch_remember(struct preload_fd *entry, int epfd, const struct epol
 	pthread_mutex_unlock(&entry->lock);
 }
 
+/* What the kernel takes together with EPOLLEXCLUSIVE. */
+#define WATCH_EXCLUSIVE_WITH (EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET)
+
+bool watch_for_listener(struct epoll_event *event)
+{
+	if (!(event->events & EPOLLEXCLUSIVE))
+		return true;
+	event->events &= ~(uint32_t)EPOLLEXCLUSIVE;
+	return !(event->events & ~(uint32_t)WATCH_EXCLUSIVE_WITH);
+}
+
+static bool watch_is_listener(int fd)
+{
+	struct preload_fd *entry = preload_has(fd) ? preload_get(fd) : NULL;
+	bool listens = entry && entry->kind == PRELOAD_LISTENER;
+
+	if (entry)
+		preload_put(entry);
+	return listens;
+}
+
+static int watch_change(int epfd, int op, int fd, struct epoll_event *event)
+{
+	struct epoll_event plain;
+
+	if (op != EPOLL_CTL_ADD || !event || !watch_is_listener(fd))
+		return REAL(epoll_ctl)(epfd, op, fd, event);
+	plain = *event;
+	if (!watch_for_listener(&plain))
+		return rs_result(EINVAL);
+	return REAL(epoll_ctl)(epfd, op, fd, &plain);
+}
+
 PRELOAD_API int epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
 	struct preload_fd *entry;
 	int result;
 
 	listener_want(fd);
-	result = REAL(epoll_ctl)(epfd, op, fd, event);
+	result = watch_change(epfd, op, fd, event);
 	entry = !result && preload_has(fd) ? preload_get(fd) : NULL;
 	if (entry) {
 		watch_remember(entry, epfd, op == EPOLL_CTL_DEL ? NULL : event);

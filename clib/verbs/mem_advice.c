@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Moved pages are shared memory, and the kernel treats it as such: MADV_DONTNEED leaves it as it is,
- * MADV_FREE is refused, and growing by mremap shows what lies next in the file. Allocators rely on
- * what private memory does, so these calls are ours. Pages that the program gives up become private
- * pages of zeros, also where a region holds them: an adapter goes on with the pages that it has
- * pinned, and so does the NIC, with those of the file.
+ * Moved pages are shared memory, and the kernel treats it as such: MADV_DONTNEED leaves it as it
+ * is, MADV_FREE is refused, and growing by mremap shows what lies next in the file. Allocators rely
+ * on what private memory does, so these calls are ours. Pages that the program gives up become
+ * private pages of zeros, also where a region holds them: an adapter goes on with the pages that it
+ * has pinned, and so does the NIC, with those of the file.
  *
  * They come from within allocators: no call here allocates memory by malloc.
  */

@@ -33,9 +33,7 @@ bool mem_file_move_out(const struct maps_area *part);
 /* Replaces a mapping of the file by private memory of zeros with the same protection. */
 bool mem_file_zero(const struct maps_area *part);
 
-/*
- * Returns new private memory with the contents and the protection of a mapping of the file, or NULL.
- */
+/* Returns private memory with the contents and the protection of a mapping of the file, or NULL. */
 void *mem_file_copy(const struct maps_area *part);
 
 /* Puts such memory, or a part of it, in the place of that mapping. Without, nothing is there. */

@@ -43,7 +43,7 @@ func TestIperf3(t *testing.T) {
 }
 
 const nginxConfig = `
-worker_processes 1;
+worker_processes %[4]d;
 daemon off;
 pid %[1]s/nginx.pid;
 error_log %[1]s/nginx.log info;
@@ -63,13 +63,17 @@ http {
 }
 `
 
-// TestNginx_Curl: a server of several processes, which polls by edges, and its files.
+// TestNginx_Curl: a server of several processes, which polls by edges, and its files. With several
+// workers it asks that a connection wake but one of them (EPOLLEXCLUSIVE).
 func TestNginx_Curl(t *testing.T) {
 	atPlaces(t, func(t *testing.T, p place) {
-		for _, sendfile := range []string{"on", "off"} {
+		for _, row := range []struct {
+			workers  int
+			sendfile string
+		}{{1, "on"}, {1, "off"}, {4, "on"}, {4, "off"}} {
 			port := newPort(t)
 			config := filepath.Join(p.server.dir, "nginx.conf")
-			text := fmt.Sprintf(nginxConfig, p.server.dir, port, sendfile)
+			text := fmt.Sprintf(nginxConfig, p.server.dir, port, row.sendfile, row.workers)
 			if os.Geteuid() == 0 {
 				text = "user root;\n" + text
 			}
