@@ -51,7 +51,7 @@ var cmEvents = []Entry{
 			"28 (consumer): the program there called rdma_reject; its private data may say why",
 			"10 (stale connection): the peer still has an older connection of this queue pair number",
 			"3 (no resources): the backlog is full",
-			"iWARP: -104 (ECONNRESET) is rdma_reject, -111 (ECONNREFUSED) that nobody listens on that TCP port",
+			"iWARP: -104 (ECONNRESET) is rdma_reject, -111 (ECONNREFUSED) that nobody listens on that TCP port: the server may listen on RoCE alone, or another program there has the port (rnic ps)",
 		},
 		Look: []string{"is the server running, and with rdma_cm (-R)?", "port space: RDMA_PS_TCP and RDMA_PS_UDP do not see each other"},
 	},

@@ -41,7 +41,7 @@ var cLacks = map[Feature]string{
 	FeatureMappedMemory: "in C the library decides that",
 	FeatureWindows:      "their work requests name objects of package verbs",
 	FeatureTags:         "its requests name objects of package verbs",
-	FeatureFlushWR:      "ibv_post_send has no such operation",
+	FeatureFlushWR:      "ibv_post_send has no such operations",
 }
 
 // CConfig says which program to run, on what.

@@ -23,7 +23,7 @@ var streamLacks = map[Feature]string{
 	FeatureUD:     "iWARP has no datagrams",
 	FeaturePSN:    "TCP counts bytes",
 	FeatureAcks:   "a message is complete when TCP has it",
-	FeatureFlush:  "RDMAP has no such message",
+	FeatureFlush:  "RDMAP has no such messages",
 	FeatureXRC:    "RDMAP leads to one queue only",
 	FeatureGroups: "TCP has two ends",
 	FeatureAH:     "they are for datagrams",

@@ -23,8 +23,8 @@ const (
 	FeatureWindows      Feature = "memory windows" // then ends are Windows
 	FeatureTags         Feature = "tag matching"   // then ends with UseTags are Tags
 	FeaturePSN          Feature = "packet sequence numbers"
-	FeatureFlush        Feature = "FLUSH"
-	FeatureFlushWR      Feature = "work requests for FLUSH" // which fail without FeatureFlush
+	FeatureFlush        Feature = "FLUSH and ATOMIC WRITE"
+	FeatureFlushWR      Feature = "work requests for these" // which fail without FeatureFlush
 	FeatureXRC          Feature = "XRC"
 	FeatureGroups       Feature = "multicast groups"
 	FeatureAH           Feature = "address handles"

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"syscall"
@@ -56,24 +57,34 @@ func runRefusals(t *testing.T, f Fabric) {
 	}
 }
 
-// runPlacement writes and flushes what it wrote; where there is no FLUSH the request fails before
-// it is sent, and says so.
+// runPlacement writes and flushes what it wrote, and writes a word at once. Where there is no such
+// operation the request fails before it is sent, and says so (IBTA 1.5, annex A19).
 func runPlacement(t *testing.T, f Fabric) {
 	require(t, f, FeatureFlushWR)
+	for _, op := range []verbs.WROpcode{verbs.WRFlush, verbs.WRAtomicWrite} {
+		t.Run(op.String(), func(t *testing.T) { place(t, f, op) })
+	}
+}
+
+func place(t *testing.T, f Fabric, op verbs.WROpcode) {
 	a, b := f.Connect(t, Link{Type: verbs.QPTypeRC})
 	ra := a.Region(t, RegionConfig{Size: 4096, Access: verbs.AccessAll})
 	rb := b.Region(t, RegionConfig{Size: 4096, Access: verbs.AccessAll})
 	want := pattern(4096, 0x21)
 	ra.Store(want)
+	last := verbs.SendWR{
+		ID: 2, Opcode: op, RemoteAddr: rb.Addr(), RKey: rb.RKey(), Flags: verbs.SendSignaled,
+	}
+	if op == verbs.WRFlush {
+		last.Flush = &verbs.Flush{Length: 4096}
+	} else {
+		last.Inline = bytes.Repeat([]byte{0xa5}, 8)
+	}
 	_, err := a.Send(
 		verbs.SendWR{
 			ID: 1, Opcode: verbs.WRWrite, SGE: []verbs.SGE{ra.Piece(0, 4096)},
 			RemoteAddr: rb.Addr(), RKey: rb.RKey(),
-		},
-		verbs.SendWR{
-			ID: 2, Opcode: verbs.WRFlush, RemoteAddr: rb.Addr(), RKey: rb.RKey(),
-			Flush: &verbs.Flush{Length: 4096}, Flags: verbs.SendSignaled,
-		})
+		}, last)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +95,14 @@ func runPlacement(t *testing.T, f Fabric) {
 	if wc := next(t, a); wc.ID != 2 || wc.Status != status {
 		t.Fatalf("%+v: %v, want %v", wc, wc.Err(), status)
 	}
-	if status == verbs.WCSuccess {
-		compare(t, "flushed", rb.Load(), want)
-	} else if a.State() != verbs.QPStateError {
-		t.Errorf("a queue pair that was asked for what is not there is in %v", a.State())
+	if status != verbs.WCSuccess {
+		if a.State() != verbs.QPStateError {
+			t.Errorf("a queue pair that was asked for what is not there is in %v", a.State())
+		}
+		return
 	}
+	copy(want, last.Inline)
+	compare(t, "written", rb.Load(), want)
 }
 
 // Ask implements Asker.

@@ -193,9 +193,12 @@ var byHand = []struct {
 		program: "ibv_xsrq_pingpong -d iwarp0 -g 0", isAlone: true,
 		complain: "Couldn't Open the XRC Domain", why: "iwarp0 has no XRC: iWARP does not know it",
 	},
+	{program: "udaddy -s 127.0.0.1", isAlone: true, complain: noUD, why: noUD},
+	{program: "mckey -m 239.1.1.1 -b 127.0.0.1", isAlone: true, complain: noUD, why: noUD},
 }
 
 const (
+	noUD      = "iwarp0 has no UD queue pairs: iWARP does not know them"
 	onlyCM    = "iwarp0: iWARP connections are made by rdma_cm alone (perftest: -R)"
 	whyOnlyCM = "iWARP connections are made by rdma_cm (rdma_connect and rdma_accept), not by hand"
 )
@@ -208,7 +211,10 @@ func TestIWARP_ByHand_W06_IsRefusedWithTheReason(t *testing.T) {
 	for _, row := range byHand {
 		t.Run(row.program, func(t *testing.T) {
 			number := newPort()
-			args := append(strings.Fields(row.program), "-p", strconv.Itoa(number))
+			args := strings.Fields(row.program)
+			if !row.isAlone {
+				args = append(args, "-p", strconv.Itoa(number))
+			}
 			server := p.server.run(t, args...)
 			side := server
 			if !row.isAlone {
