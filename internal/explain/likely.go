@@ -66,6 +66,13 @@ func isInvalidate(c *abi.Cause) bool {
 	return ib.Opcode(c.Opcode).Info().Headers.Has(ib.HasIETH)
 }
 
+// isOfReceive reports evidence about the list of a receive, which is judged by the protection domain
+// of its queue.
+func isOfReceive(c *abi.Cause) bool {
+	isRemote := vendorOf(c) == abi.VendorRemoteRights
+	return isOfPeer(c) && c.Flags&abi.CauseTookReceive != 0 && !isRemote
+}
+
 // faultCause is why memory or a key could not be used.
 func faultCause(c *abi.Cause) string {
 	switch fault := mem.Fault(c.Fault); {
@@ -75,6 +82,11 @@ func faultCause(c *abi.Cause) string {
 		return "the region was registered without " + missingForBind(c).String()
 	case fault == mem.FaultRights:
 		return rightsCause(c)
+	case fault == mem.FaultPD && isOfReceive(c):
+		return "the region and the receive's queue (the shared one, else the queue pair) were made" +
+			" from different PDs"
+	case fault == mem.FaultPD && isOfPeer(c) && rdma.QPType(c.QPType) == rdma.QPTypeXRCRecv:
+		return "the region and the shared receive queue that the peer named are of different PDs"
 	case fault == mem.FaultPD && (isBind(c) || isInvalidate(c)):
 		return "window and queue pair were made from different PDs"
 	case fault == mem.FaultKey && isBind(c):

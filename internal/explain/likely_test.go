@@ -155,6 +155,19 @@ func TestLikely_MissingRight_SaysWhoWithholdsIt(t *testing.T) {
 	checkChain(t, "queue pair", &refused, []string{"likely: qp_access_flags of this queue pair lack"})
 }
 
+// TestLikely_ReceiveOfAnotherPD_SaysWhoseDomainCounts: a shared queue has one of its own.
+func TestLikely_ReceiveOfAnotherPD_SaysWhoseDomainCounts(t *testing.T) {
+	c := abi.Cause{
+		Flags: abi.CauseOfPeer | abi.CauseTookReceive, Opcode: uint8(ib.RCSendOnly), Key: 5,
+		Vendor: uint32(abi.VendorLocalKey), Fault: uint8(mem.FaultPD), Length: 8,
+	}
+	checkChain(t, "receive", &c, []string{"likely: the region and the receive's queue"})
+	c.Vendor, c.Opcode = uint32(abi.VendorRemoteRights), uint8(ib.RCWriteOnlyImm)
+	checkChain(t, "write", &c, []string{"likely: region and queue pair were made"})
+	c.QPType = uint8(rdma.QPTypeXRCRecv)
+	checkChain(t, "XRC", &c, []string{"likely: the region and the shared receive queue that"})
+}
+
 // TestFind_VendorErrWithout0x_TellsBothReadings: programs print it with %x.
 func TestFind_VendorErrWithout0x_TellsBothReadings(t *testing.T) {
 	for query, want := range map[string][]string{

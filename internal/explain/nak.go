@@ -125,7 +125,7 @@ var evidence = []Entry{
 //tidy:table
 var faults = []Entry{
 	{Code: uint32(mem.FaultKey), Name: "FAULT_KEY", Words: "unknown key", Means: "No region or window has this key now. Keys of deregistered regions stay invalid.", Causes: []string{"the key was mistyped or sent in the wrong byte order", "the region was deregistered"}},
-	{Code: uint32(mem.FaultPD), Name: "FAULT_PD", Words: "key of another protection domain", Means: "The key exists, but its protection domain is not the queue pair's.", Causes: []string{"region and queue pair were made from different PDs"}},
+	{Code: uint32(mem.FaultPD), Name: "FAULT_PD", Words: "key of another protection domain", Means: "The key exists, but its protection domain is not the queue pair's; that of a shared queue counts for its receives.", Causes: []string{"region and queue pair were made from different PDs"}},
 	{Code: uint32(mem.FaultQP), Name: "FAULT_QP", Words: "memory window of another queue pair", Means: "A window of type 2 serves only the queue pair that bound it.", Causes: []string{"its rkey was given to the peer of another connection"}},
 	{Code: uint32(mem.FaultUnbound), Name: "FAULT_UNBOUND", Words: "memory window is not bound", Means: "The window exists and grants nothing now.", Causes: []string{"it was not bound yet, or was invalidated, by this side or by the peer's SEND with invalidate"}},
 	{Code: uint32(mem.FaultRights), Name: "FAULT_RIGHTS", Words: "access right missing", Means: "The region or the queue pair does not grant the access.", Causes: []string{"access flags of ibv_reg_mr or of the window's bind, or qp_access_flags of the responder's queue pair"}},

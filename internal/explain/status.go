@@ -48,7 +48,7 @@ var statuses = []Entry{
 			"a wrong lkey (for example an rkey of the peer, or of a region that was deregistered)",
 			"address and length reach beyond the region",
 			"a receive, READ or atomic into a region without IBV_ACCESS_LOCAL_WRITE",
-			"region and queue pair belong to different protection domains",
+			"region and queue pair, or of a receive the shared queue that it comes from, belong to different protection domains",
 			"the memory was unmapped after it was registered",
 		},
 		Look: []string{"rnic ps --errors: key, address range, rights asked and held", "rnic ps: the MR table"},
