@@ -144,7 +144,7 @@ func ConnectionFailure(event uint32, status int32, who string) []string {
 // of RoCE and InfiniBand have a reason.
 var streamRejects = map[syscall.Errno]string{
 	syscall.ECONNRESET:   "the program at the other side said no (rdma_reject), or its host gave up",
-	syscall.ECONNREFUSED: "nobody listens on that TCP port, or on another device than iWARP alone",
+	syscall.ECONNREFUSED: "nobody listens on that TCP port (a server may listen on RoCE alone)",
 }
 
 // Events with rules of their own.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -134,22 +135,69 @@ func TestIWARP_StartUp_W02_OurRTR(t *testing.T) {
 	}
 }
 
-// beCalled lets the program dial a stranger, who accepts by the choice given.
-func (v *victim) beCalled(t *testing.T, choice iwarp.Setup) (iwarp.Frame, *stranger) {
+// listen opens a TCP port on a machine that no NIC knows of.
+func (m *machine) listen(t *testing.T, host string) net.Listener {
 	t.Helper()
-	host, _, _ := net.SplitHostPort(v.address())
 	var l net.Listener
 	var err error
-	listen := func() { l, err = net.Listen("tcp", host+":0") }
-	if v.machine.ns != nil {
-		v.machine.ns.Do(listen)
+	open := func() { l, err = net.Listen("tcp", net.JoinHostPort(host, "0")) }
+	if m.ns != nil {
+		m.ns.Do(open)
 	} else {
-		listen()
+		open()
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// TestIWARP_ServerOfAnotherKind_ClientIsTold lets an unmodified program call servers that speak no
+// MPA: it fails at once, and the NIC says why.
+func TestIWARP_ServerOfAnotherKind_ClientIsTold(t *testing.T) {
+	p := oneHostOrSelf(t)
+	p.onIWARP(t, "")
+	reply := iwarp.Frame{IsReply: true, Revision: iwarp.Revision2, CRC: true}
+	for name, x := range map[string]struct {
+		answer []byte
+		why    string
+	}{
+		"HTTP":      {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), "connect error"},
+		"a request": {mpaRequest(true), "connect error"},
+		"nothing":   {nil, "rejected"},
+		"half":      {reply.Append(nil)[:10], "rejected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := p.server.listen(t, p.address)
+			go func() {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = c.Read(make([]byte, 100))
+				_, _ = c.Write(x.answer)
+				_ = c.Close()
+			}()
+			_, port, _ := net.SplitHostPort(l.Addr().String())
+			out := p.client.run(t, "rping", "-c", "-a", p.address, "-p", port).end(t)
+			if out.status == 0 {
+				t.Error("it connects")
+			}
+			text := p.client.start(t, rnic, "ps", "--errors").succeed(t).stdout
+			text = strings.Join(strings.Fields(text), " ")
+			if _, text, _ = strings.Cut(text, ":"+port); !strings.HasPrefix(text, ": "+x.why) {
+				t.Errorf("rnic ps --errors: %s", text)
+			}
+		})
+	}
+}
+
+// beCalled lets the program dial a stranger, who accepts by the choice given.
+func (v *victim) beCalled(t *testing.T, choice iwarp.Setup) (iwarp.Frame, *stranger) {
+	t.Helper()
+	host, _, _ := net.SplitHostPort(v.address())
+	l := v.machine.listen(t, host)
 	dialed := make(chan *rdmacm.Conn, 1)
 	go func() {
 		c, err := rdmacm.Dial(nictest.Soon(t), "rdma", l.Addr().String(), v.cfg)
