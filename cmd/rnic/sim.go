@@ -32,7 +32,8 @@ func newSim() *cobra.Command {
 		Short: "Simulate NICs, programs and bad networks from a seed, and check them from outside",
 		Long: "Run the NIC's own core in worlds that seeds decide: hosts, programs, lossy links,\n" +
 			"restarts; checkers from outside compare what happened with what verbs promise.\n" +
-			"In the world of connections programs connect by rdma_cm, and time goes faster.\n" +
+			"In the world of connections programs connect by rdma_cm, and time goes faster;\n" +
+			"in that of iWARP the NICs are joined by TCP streams instead of packets.\n" +
 			"The same seed and version give the same run.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -9,6 +9,9 @@
 //	                                           │ bytes with ICRC
 //	                              faulty.Decider, partition   (link)
 //
+// In the world of iWARP TCP takes the place of the links: sockets that join the NICs' streams, with
+// faults of their own (sock, network).
+//
 // A run has three parts: trouble (everything random), calm (the network is perfect, nobody posts
 // anything new, and all that was posted has to come to an end), and the end (everything is closed
 // and nothing may be left). Package check judges all of it from outside.

@@ -259,7 +259,7 @@ func (h *host) loseStreams() {
 		return
 	}
 	w := h.world
-	isSilent := w.chance(0.3)
+	isSilent := w.chance(0.5)
 	for _, id := range sortedKeys(h.tcp.socks) {
 		s := h.tcp.socks[id]
 		s.isGone, s.isShut, s.inbox = true, true, nil

@@ -122,6 +122,9 @@ func (s *sock) carry(b []byte, at uint64) {
 	}
 	b = slices.Clone(b)
 	s.damage(b, at)
+	if w.streams.tamper != nil {
+		w.streams.tamper(s, b)
+	}
 	w.inFlight++
 	w.at(s.arrival(len(b)), func() {
 		w.inFlight--

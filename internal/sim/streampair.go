@@ -106,18 +106,21 @@ func (p *pair) call() {
 
 // token names a connection of a pair in private data.
 func (p *pair) token() []byte {
-	b := binary.BigEndian.AppendUint64(nil, uint64(p.number)<<32|uint64(p.serial)<<8|uint64(p.tries&0xff))
+	b := binary.BigEndian.AppendUint32(nil, uint32(p.number))
+	b = binary.BigEndian.AppendUint32(b, p.life())
 	return append(b, make([]byte, p.world.between(0, 40))...)
 }
+
+// life tells the connections of a pair apart.
+func (p *pair) life() uint32 { return uint32(p.serial)<<8 | uint32(p.tries&0xff) }
 
 // pairOf finds the pair whose connection has private data; nil where that is gone.
 func (w *World) pairOf(private []byte) *pair {
 	if len(private) < 8 {
 		return nil
 	}
-	x := binary.BigEndian.Uint64(private)
-	p := w.pairs[x>>32]
-	if uint32(x) != uint32(p.serial)<<8|uint32(p.tries&0xff) {
+	p := w.pairs[binary.BigEndian.Uint32(private)]
+	if binary.BigEndian.Uint32(private[4:]) != p.life() {
 		return nil
 	}
 	return p
@@ -127,8 +130,12 @@ func (w *World) pairOf(private []byte) *pair {
 func (a *app) hear(e *nic.ConnectionEvent) {
 	w, r := a.world, &e.Record
 	kind := check.CMEvent(r.Event)
-	w.trace.note(w.now, "%s: event %d about %d, status %d", a.name, int(kind), int(r.ID), int(r.Status))
+	w.trace.note(w.now, "%s: event %d about %d, status %d", a.name, int(kind), int(r.ID),
+		int(r.Status))
 	w.mark(fmt.Sprintf("cm.event.%d", kind))
+	if w.streams.isDeaf != nil && w.streams.isDeaf(kind) {
+		return
+	}
 	if a.isGone {
 		w.court.Failf("%s: event %d for a program that is gone", a.name, kind)
 		return
@@ -285,7 +292,8 @@ func (e *endpoint) disconnect() {
 	e.isOpen = false
 }
 
-// parting is an orderly end: what was posted by then gets done, unless something else comes between.
+// parting is an orderly end: what was posted by then gets done, unless something else comes
+// between.
 type parting struct {
 	last   uint64 // the last request number by then; 0: no parting
 	spoils int    // causes for another end by then

@@ -8,6 +8,7 @@ import (
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/internal/sim/check"
 )
 
 // streamWorld is what a world of iWARP has beside what it shares with that of packets.
@@ -28,6 +29,9 @@ type streamWorld struct {
 
 	bytes uint64 // handed over
 	socks []*sock
+	// tamper is how a test harms bytes, and isDeaf how it keeps events back.
+	tamper func(s *sock, b []byte)
+	isDeaf func(kind check.CMEvent) bool
 }
 
 // newIWARPWorld makes a world whose NICs have an iWARP device, and connections of TCP.
@@ -50,9 +54,15 @@ func (w *World) makeStreamPlan() {
 	s.rate = w.pick(0, 0, 0, 1e7, 1e9)
 	s.chunk = w.pick(1448, 1448, 65536, 100, 7)
 	s.room = w.pick(1<<20, 1<<20, 64<<10, 5000, 700)
-	p.quota = min(p.quota, 1500)
-	if s.chunk < 1000 || s.room < 6000 {
-		p.maxMessage, p.quota = min(p.maxMessage, 9000), min(p.quota, 400)
+	isSlow := s.chunk < 1000 || s.room < 6000
+	if isSlow {
+		p.maxMessage = min(p.maxMessage, 9000)
+	}
+	if w.cfg.Duration == 0 {
+		p.quota = min(p.quota, 1500)
+		if isSlow {
+			p.quota = min(p.quota, 400)
+		}
 	}
 	s.partial, s.inPlace = w.pickFloat(0, 0.1, 0.5), w.pickFloat(0, 0.5, 1)
 	s.mss = w.pick(1448, 1448, 0, 536, 8948, 65483)
@@ -63,11 +73,15 @@ func (w *World) makeStreamPlan() {
 	if p.profile.Corrupt > 0 {
 		s.corrupt = w.pickFloat(0.0005, 0.005)
 	}
-	if w.cfg.Faults != FaultsNone && p.profile.Reorder > 0 || p.restarts || p.deaths {
+	if w.cfg.Faults == "" {
+		p.restarts, p.deaths = p.restarts || w.chance(0.1), p.deaths || w.chance(0.1)
+		s.refuses = w.pickFloat(0, 0, 0.1)
+	}
+	if p.profile.Reorder > 0 || p.restarts || p.deaths {
 		s.resets, s.mutes = w.chance(0.5), w.chance(0.4)
 	}
 	s.sleepers = w.chance(0.3)
-	s.refuses, s.rejects = w.pickFloat(0, 0, 0.1), w.pickFloat(0, 0, 0.1)
+	s.rejects = w.pickFloat(0, 0, 0.1)
 	p.profile.Loss, p.profile.Corrupt, p.profile.Reorder, p.profile.Dup = 0, 0, 0, 0
 	p.picky, p.pickLoss = 0, 0
 }
@@ -81,9 +95,9 @@ func (w *World) chooseStreamOptions() nic.StreamOptions {
 }
 
 func (s *streamWorld) String() string {
-	return fmt.Sprintf(", TCP: latency %v±%v, %d B/s, %.2f sent again, pieces up to %d B, room for %d B, "+
-		"MSS %d, %.4f damaged, resets %v, half-open %v, sleepers %v", s.latency, s.jitter, s.rate, s.loss, s.chunk,
-		s.room, s.mss, s.corrupt, s.resets, s.mutes, s.sleepers)
+	return fmt.Sprintf(", TCP: latency %v±%v, %d B/s, %.2f sent again, pieces up to %d B, "+
+		"room for %d B, MSS %d, %.4f damaged, resets %v, half-open %v, sleepers %v", s.latency,
+		s.jitter, s.rate, s.loss, s.chunk, s.room, s.mss, s.corrupt, s.resets, s.mutes, s.sleepers)
 }
 
 // breakSome lets something happen to a connection of TCP.

@@ -8,4 +8,5 @@
 //	Window                remote writes and reads equal a model memory
 //	Counter, Chain        fetch-and-add and compare-and-swap linearise
 //	Conversation          packets on the wire follow the rules of the RC service
+//	Wire                  bytes of a TCP connection follow the rules of iWARP
 package check

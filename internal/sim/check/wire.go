@@ -8,8 +8,8 @@ import (
 
 // Wire reads the bytes of one iWARP connection as a third party and judges that they follow the
 // rules: frames of MPA, FPDUs with pads, CRCs and markers, numbers of messages and their segments,
-// depths of READs, answers in the order of requests, and nothing behind a Terminate (RFC 5040, 5041,
-// 5044, 6581, 7306). Direction 0 is the initiator's.
+// depths of READs, answers in the order of requests, and nothing behind a Terminate (RFC 5040,
+// 5041, 5044, 6581, 7306). Direction 0 is the initiator's.
 type Wire struct {
 	Court *Court
 	Name  string

@@ -112,90 +112,95 @@ func TestWire_WhatTheRulesAllow_IsAccepted(t *testing.T) {
 	}
 }
 
-// TestWire_WhatTheRulesForbid_IsFound has each rule broken once.
+func writeHeader(to uint64, last bool) iwarp.Header {
+	return iwarp.Header{Opcode: iwarp.OpcodeWrite, STag: 9, TO: to, Last: last}
+}
+
+func terminate(code iwarp.Code) (iwarp.Header, []byte) {
+	x := iwarp.Terminate{Code: code}
+	return iwarp.Header{Opcode: iwarp.OpcodeTerminate, MSN: 1, Last: true}, x.Append(nil)
+}
+
+// brokenRules has each rule broken once.
+//
+//tidy:table
+var brokenRules = []struct {
+	name, want string
+	do         func(d *dialogue)
+}{
+	{"MSN", "has to have MSN 1", func(d *dialogue) { d.says[0].say(sendHeader(2, 0, true)) }},
+	{"MO of the first segment", "begins a message", func(d *dialogue) {
+		d.says[0].say(sendHeader(1, 4, true))
+	}},
+	{"MO of the second segment", "has to go on at 3", func(d *dialogue) {
+		d.says[0].say(sendHeader(1, 0, false), 1, 2, 3)
+		d.says[0].say(sendHeader(1, 4, true))
+	}},
+	{"TO of the second segment", "has to go on at 0x12", func(d *dialogue) {
+		d.says[0].say(writeHeader(0x10, false), 1, 2)
+		d.says[0].say(writeHeader(0x10, true), 1, 2)
+	}},
+	{"messages mixed", "inside of", func(d *dialogue) {
+		d.says[0].say(writeHeader(0x10, false), 1, 2)
+		d.says[0].say(sendHeader(1, 0, true))
+	}},
+	{"too many READs", "are under way", func(d *dialogue) {
+		for i := range uint32(3) {
+			h, b := readRequest(i+1, 0, 0)
+			d.says[0].say(h, b...)
+		}
+	}},
+	{"an answer to nothing", "answers no READ", func(d *dialogue) {
+		d.says[1].say(iwarp.Header{Opcode: iwarp.OpcodeReadResponse, Last: true})
+	}},
+	{"an answer elsewhere", "answers a READ to", func(d *dialogue) {
+		h, b := readRequest(1, 5, 1)
+		d.says[0].say(h, b...)
+		d.says[1].say(iwarp.Header{
+			Opcode: iwarp.OpcodeReadResponse, Last: true, STag: 7, TO: 6,
+		}, 1)
+	}},
+	{"a short answer", "brings 1 bytes of 2", func(d *dialogue) {
+		h, b := readRequest(1, 5, 2)
+		d.says[0].say(h, b...)
+		d.says[1].say(iwarp.Header{
+			Opcode: iwarp.OpcodeReadResponse, Last: true, STag: 7, TO: 5,
+		}, 1)
+	}},
+	{"the wrong atomic", "not the oldest request", func(d *dialogue) {
+		q := iwarp.AtomicRequest{ID: 4, Op: iwarp.AtomicFetchAdd}
+		d.says[0].say(iwarp.Header{Opcode: iwarp.OpcodeAtomicRequest, MSN: 1, Last: true},
+			q.Append(nil)...)
+		a := iwarp.AtomicResponse{ID: 5}
+		d.says[1].say(iwarp.Header{Opcode: iwarp.OpcodeAtomicResponse, MSN: 1, Last: true},
+			a.Append(nil)...)
+	}},
+	{"behind a Terminate", "behind a Terminate", func(d *dialogue) {
+		h, b := terminate(iwarp.CodeUntaggedMSN)
+		d.says[0].say(h, b...)
+		d.says[0].say(sendHeader(1, 0, true))
+	}},
+	{"a Terminate about sound bytes", "as they were sent", func(d *dialogue) {
+		h, b := terminate(iwarp.CodeMPACRC)
+		d.says[0].say(h, b...)
+	}},
+	{"CRC", "wrong CRC", func(d *dialogue) {
+		d.says[0].say(sendHeader(1, 0, true), 1, 2)
+		d.says[0].bytes[len(d.says[0].bytes)-1]++
+	}},
+	{"marker", "which has to be", func(d *dialogue) {
+		d.says[0].bytes = append(d.says[0].bytes, 0, 0, 0, 4)
+	}},
+	{"FIN inside of an FPDU", "FIN inside", func(d *dialogue) {
+		d.says[0].say(sendHeader(1, 0, true), 1, 2)
+		d.says[0].bytes = d.says[0].bytes[:10]
+		d.flush()
+		d.wire.Ended(0, false)
+	}},
+}
+
 func TestWire_WhatTheRulesForbid_IsFound(t *testing.T) {
-	write := func(to uint64, last bool) iwarp.Header {
-		return iwarp.Header{Opcode: iwarp.OpcodeWrite, STag: 9, TO: to, Last: last}
-	}
-	terminate := func(code iwarp.Code) (iwarp.Header, []byte) {
-		x := iwarp.Terminate{Code: code}
-		return iwarp.Header{Opcode: iwarp.OpcodeTerminate, MSN: 1, Last: true}, x.Append(nil)
-	}
-	//tidy:table
-	for _, x := range []struct {
-		name, want string
-		do         func(d *dialogue)
-	}{
-		{"MSN", "has to have MSN 1", func(d *dialogue) { d.says[0].say(sendHeader(2, 0, true)) }},
-		{"MO of the first segment", "begins a message", func(d *dialogue) {
-			d.says[0].say(sendHeader(1, 4, true))
-		}},
-		{"MO of the second segment", "has to go on at 3", func(d *dialogue) {
-			d.says[0].say(sendHeader(1, 0, false), 1, 2, 3)
-			d.says[0].say(sendHeader(1, 4, true))
-		}},
-		{"TO of the second segment", "has to go on at 0x12", func(d *dialogue) {
-			d.says[0].say(write(0x10, false), 1, 2)
-			d.says[0].say(write(0x10, true), 1, 2)
-		}},
-		{"messages mixed", "inside of", func(d *dialogue) {
-			d.says[0].say(write(0x10, false), 1, 2)
-			d.says[0].say(sendHeader(1, 0, true))
-		}},
-		{"too many READs", "are under way", func(d *dialogue) {
-			for i := range uint32(3) {
-				h, b := readRequest(i+1, 0, 0)
-				d.says[0].say(h, b...)
-			}
-		}},
-		{"an answer to nothing", "answers no READ", func(d *dialogue) {
-			d.says[1].say(iwarp.Header{Opcode: iwarp.OpcodeReadResponse, Last: true})
-		}},
-		{"an answer elsewhere", "answers a READ to", func(d *dialogue) {
-			h, b := readRequest(1, 5, 1)
-			d.says[0].say(h, b...)
-			d.says[1].say(iwarp.Header{
-				Opcode: iwarp.OpcodeReadResponse, Last: true, STag: 7, TO: 6,
-			}, 1)
-		}},
-		{"a short answer", "brings 1 bytes of 2", func(d *dialogue) {
-			h, b := readRequest(1, 5, 2)
-			d.says[0].say(h, b...)
-			d.says[1].say(iwarp.Header{
-				Opcode: iwarp.OpcodeReadResponse, Last: true, STag: 7, TO: 5,
-			}, 1)
-		}},
-		{"the wrong atomic", "not the oldest request", func(d *dialogue) {
-			q := iwarp.AtomicRequest{ID: 4, Op: iwarp.AtomicFetchAdd}
-			d.says[0].say(iwarp.Header{Opcode: iwarp.OpcodeAtomicRequest, MSN: 1, Last: true},
-				q.Append(nil)...)
-			a := iwarp.AtomicResponse{ID: 5}
-			d.says[1].say(iwarp.Header{Opcode: iwarp.OpcodeAtomicResponse, MSN: 1, Last: true},
-				a.Append(nil)...)
-		}},
-		{"behind a Terminate", "behind a Terminate", func(d *dialogue) {
-			h, b := terminate(iwarp.CodeUntaggedMSN)
-			d.says[0].say(h, b...)
-			d.says[0].say(sendHeader(1, 0, true))
-		}},
-		{"a Terminate about sound bytes", "as they were sent", func(d *dialogue) {
-			h, b := terminate(iwarp.CodeMPACRC)
-			d.says[0].say(h, b...)
-		}},
-		{"CRC", "wrong CRC", func(d *dialogue) {
-			d.says[0].say(sendHeader(1, 0, true), 1, 2)
-			d.says[0].bytes[len(d.says[0].bytes)-1]++
-		}},
-		{"marker", "which has to be", func(d *dialogue) {
-			d.says[0].bytes = append(d.says[0].bytes, 0, 0, 0, 4)
-		}},
-		{"FIN inside of an FPDU", "FIN inside", func(d *dialogue) {
-			d.says[0].say(sendHeader(1, 0, true), 1, 2)
-			d.says[0].bytes = d.says[0].bytes[:10]
-			d.flush()
-			d.wire.Ended(0, false)
-		}},
-	} {
+	for _, x := range brokenRules {
 		d := newDialogue(true, true, 2)
 		d.flush()
 		x.do(d)
