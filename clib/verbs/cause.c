@@ -136,6 +136,10 @@ static bool refused_by_operation(struct rnic_qp *qp, const struct ibv_send_wr *w
 			    wr->send_flags & ~known);
 	else if ((wr->send_flags & IBV_SEND_INLINE) && !post_opcode_sends_data(wr->opcode))
 		refused_say(r, "operation %d sends no data, so none can be inline", wr->opcode);
+	else if (r->error == EPERM && wr->bind_mw.mw &&
+		 wr->bind_mw.mw->type == IBV_MW_TYPE_1 && wr->bind_mw.mw->pd != qp->base.pd)
+		refused_say(r, "the window is of protection domain %u, the QP of %u",
+			    wr->bind_mw.mw->pd->handle, qp->base.pd->handle);
 	else if (wr->opcode == IBV_WR_BIND_MW)
 		cause_of_bind(wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info, r->text);
 	else

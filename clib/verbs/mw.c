@@ -2,6 +2,7 @@
 /* Memory windows. They are bound by work requests, which post.c writes. */
 #include <stdlib.h>
 
+#include "cause.h"
 #include "ctl.h"
 #include "mr.h"
 #include "post.h"
@@ -53,8 +54,12 @@ int mw_bind(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 	};
 	int error;
 
-	if (mw->pd != qp->pd)
+	if (mw->pd != qp->pd) {
+		pthread_mutex_lock(&qp_of(qp)->sq.lock);
+		cause_of_send(qp_of(qp), &wr, EPERM);
+		pthread_mutex_unlock(&qp_of(qp)->sq.lock);
 		return EPERM;
+	}
 	error = post_bind(qp, &wr);
 	if (!error)
 		mw->rkey = wr.bind_mw.rkey;

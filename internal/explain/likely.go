@@ -31,7 +31,7 @@ func likelyCause(c *abi.Cause) string {
 	case vendorOf(c) == abi.VendorAlignment:
 		return LikelyCauseOf(rdma.WCSuccess, c.Vendor)
 	case hasTerminate(c):
-		return LikelyCause(KindTerminate, uint32(c.Terminate))
+		return terminateCause(c)
 	case isOfPeer(c):
 		return peerCause(c)
 	case vendorOf(c) == abi.VendorNak:
@@ -45,6 +45,22 @@ func likelyCause(c *abi.Cause) string {
 		return "max_rd_atomic of this queue pair is 0 (ibv_modify_qp to RTS)"
 	}
 	return LikelyCauseOf(rdma.WCStatus(c.Status), c.Vendor)
+}
+
+// terminateCause is what a Terminate of iWARP stands for, given the request.
+func terminateCause(c *abi.Cause) string {
+	op := rdma.WROpcode(c.Opcode)
+	isAtomic := op == rdma.WRCompareSwap || op == rdma.WRFetchAdd
+	if !isOfPeer(c) && isAtomic && c.Addr%8 != 0 &&
+		iwarp.Code(c.Terminate) == iwarp.CodeOperationOther {
+		return unaligned(c)
+	}
+	e, _ := Of(KindTerminate, uint32(c.Terminate))
+	return oneOf(e.Causes)
+}
+
+func unaligned(c *abi.Cause) string {
+	return fmt.Sprintf("the remote address %#x is not a multiple of 8", c.Addr)
 }
 
 // isBind reports a request of this side that was to bind a memory window.
@@ -219,7 +235,7 @@ func invalidCause(c *abi.Cause) string {
 	op := rdma.WROpcode(c.Opcode)
 	isAtomic := op == rdma.WRCompareSwap || op == rdma.WRFetchAdd
 	if (isAtomic || op == rdma.WRAtomicWrite) && c.Addr%8 != 0 {
-		return fmt.Sprintf("the remote address %#x is not a multiple of 8", c.Addr)
+		return unaligned(c)
 	}
 	var out []string
 	switch {

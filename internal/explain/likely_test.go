@@ -9,6 +9,7 @@ import (
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
+	"github.com/softrnic/softrnic/internal/wire/iwarp"
 )
 
 // refusedAs is what a requester on RC knows of a request that a NAK has ended.
@@ -153,6 +154,18 @@ func TestLikely_MissingRight_SaysWhoWithholdsIt(t *testing.T) {
 	})
 	refused.Granted = uint32(rdma.AccessRemoteRead)
 	checkChain(t, "queue pair", &refused, []string{"likely: qp_access_flags of this queue pair lack"})
+}
+
+// TestLikely_Terminate_OfAnAtomic_SaysWhatThisSideCanKnow.
+func TestLikely_Terminate_OfAnAtomic_SaysWhatThisSideCanKnow(t *testing.T) {
+	c := abi.Cause{
+		Flags: abi.CauseHasTerminate | abi.CauseIsTold, Vendor: uint32(abi.VendorTerminate),
+		Status: uint32(rdma.WCWRFlushErr), Terminate: uint16(iwarp.CodeOperationOther),
+		Opcode: uint8(rdma.WRFetchAdd), Addr: 12, Key: 5, Length: 8,
+	}
+	checkChain(t, "not aligned", &c, []string{"likely: the remote address 0xc is not a multiple of 8"})
+	c.Addr = 16
+	checkChain(t, "aligned", &c, []string{"likely: a fault of the receiver, or a limit of it; or an"})
 }
 
 // TestLikely_ReceiveOfAnotherPD_SaysWhoseDomainCounts: a shared queue has one of its own.

@@ -107,7 +107,7 @@ var terminates = []Entry{
 	{
 		Code: uint32(iwarp.CodeOperationOther), Name: "TERM_RDMAP_OPERATION_UNSPECIFIED", Words: "RDMAP remote operation error: unspecified error",
 		Means:  "A request could not be carried out, and its receiver does not tell why." + ends,
-		Causes: []string{"a fault of the receiver, or a limit of it"}, Look: []string{peerLog},
+		Causes: []string{"a fault of the receiver, or a limit of it", "an atomic whose remote address is not a multiple of 8"}, Look: []string{peerLog},
 	},
 	{
 		Code: uint32(iwarp.CodeDDPLocal), Name: "TERM_DDP_LOCAL_CATASTROPHIC", Words: "DDP local catastrophic error",
