@@ -19,7 +19,7 @@ func runSim(args ...string) (status int, out string) {
 
 func TestSim_Seeds_AreSummed(t *testing.T) {
 	status, out := runSim("--seed", "3", "--count", "3", "--duration", "1ms", "-v")
-	if status != 0 || !strings.Contains(out, "6 runs, 0 failed") {
+	if status != 0 || !strings.Contains(out, "9 runs, 0 failed") {
 		t.Fatalf("status %d:\n%s", status, out)
 	}
 	for _, seed := range []string{"seed 3: ", "seed 4: ", "seed 5: "} {

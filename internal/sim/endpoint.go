@@ -93,7 +93,7 @@ func (a *app) newEndpoint(kind rdma.QPType, maxMessage int) *endpoint {
 	}
 	if kind == rdma.QPTypeXRCSend {
 		req.MaxRecvWR, req.MaxRecvSGE = 0, 0
-	} else if a.srq != nil && w.chance(0.7) {
+	} else if a.srq != nil && w.chance(0.7) && kind != rdma.QPTypeUC {
 		e.srq, req.SRQ = a.srq, a.srq.handle
 	}
 	if !e.create(&req) {

@@ -231,6 +231,11 @@ func (l *lane) finish() {
 		l.failf("an FPDU of %d bytes, more than %d", len(l.raw), l.most)
 	}
 	n, _ := iwarp.ParseULPDULen(l.fpdu)
+	for _, b := range l.fpdu[iwarp.ULPDULenLen+n : len(l.fpdu)-iwarp.CRCLen] {
+		if b != 0 {
+			l.failf("pad bytes tell something: %#x", b)
+		}
+	}
 	if l.hasTerminated {
 		l.failf("an FPDU behind a Terminate")
 	}

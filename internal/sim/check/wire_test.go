@@ -188,6 +188,13 @@ var brokenRules = []struct {
 		d.says[0].say(sendHeader(1, 0, true), 1, 2)
 		d.says[0].bytes[len(d.says[0].bytes)-1]++
 	}},
+	{"pad", "pad bytes", func(d *dialogue) {
+		s := &d.says[0]
+		s.crc, s.markers, d.wire.lanes[0].frame.CRC, d.wire.lanes[1].frame.CRC = false, false, false, false
+		d.wire.lanes[1].frame.Markers = false
+		s.say(sendHeader(1, 0, true), 1)
+		s.bytes[len(s.bytes)-5]++
+	}},
 	{"marker", "which has to be", func(d *dialogue) {
 		d.says[0].bytes = append(d.says[0].bytes, 0, 0, 0, 4)
 	}},
