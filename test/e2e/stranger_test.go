@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/wire/iwarp"
 	"github.com/softrnic/softrnic/rdmacm"
 	"github.com/softrnic/softrnic/test/nictest"
@@ -227,6 +228,36 @@ func TestIWARP_Strangers_AreTurnedAway(t *testing.T) {
 	again := p.client.run(t, "rping", "-c", "-a", p.address, "-p", port, "-C", "3", "-V")
 	if out := again.end(t); out.status != 0 {
 		t.Errorf("a client that comes later: status %d: %s", out.status, out.stderr)
+	}
+}
+
+// TestIWARP_CrowdOfStrangers_ClientsAreServed opens more connections that say nothing than a NIC
+// keeps. The oldest give way, and whoever has something to say is served at once.
+func TestIWARP_CrowdOfStrangers_ClientsAreServed(t *testing.T) {
+	p := oneHostOrSelf(t)
+	p.onIWARP(t, "")
+	port := strconv.Itoa(newPort())
+	p.server.run(t, "rping", "-s", "-P", "-p", port)
+	until(t, "rping listens", func() bool { return p.server.hasListener(t) })
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < 4096 {
+		t.Skipf("needs 4096 descriptors (ulimit -n), not %d: %v", limit.Cur, err)
+	}
+	var crowd []*stranger
+	for range limits.MaxStreamsUnasked + 50 {
+		crowd = append(crowd, p.client.callIn(t, net.JoinHostPort(p.address, port)))
+	}
+	began := time.Now()
+	client := p.client.run(t, "rping", "-c", "-a", p.address, "-p", port, "-C", "5", "-V")
+	if out := client.end(t); out.status != 0 {
+		t.Errorf("status %d: %s", out.status, out.stderr)
+	}
+	if spent := time.Since(began); spent > limits.MPARequestTimeout/2 {
+		t.Errorf("served after %v", spent)
+	}
+	wantEnd(t, crowd[0].need(1))
+	if p.server.counts(t, "tcp_displaced") == 0 {
+		t.Error("nobody gave way")
 	}
 }
 
