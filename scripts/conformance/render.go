@@ -27,8 +27,8 @@ user-space providers in rdma-core 65.0 (August 2026) and their drivers in curren
 offer at best; remarks say what Debian 12's 6.1 lacks. mlx5 is a ConnectX-5 or later, and some of it
 depends on firmware and configuration. Tests are those of this repository that show what our columns
 say: names of Go tests, with a slash and the case where one test runs several. The suite of
-` + "`test/conformance`" + ` runs on both devices, from Go and from C; what a device lacks it asks for and
-wants refused.
+` + "`test/conformance`" + ` runs on both devices, from Go and from C; what a device lacks it
+asks for and wants refused.
 ` + "`TestSuite`" + ` in ` + "`test/pyverbs`" + ` is rdma-core's own.
 `
 
