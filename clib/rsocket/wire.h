@@ -32,7 +32,7 @@ enum wire_control {
  * none.
  */
 #define WIRE_NOTES_SPARE 16
-/* Of the peer's credits as many are left for control messages: rdma-core has no receives besides. */
+/* So many of the peer's credits are left for control messages: rdma-core has no other receives. */
 #define WIRE_NOTES_RESERVE 8u
 
 #define WIRE_VALUE_MAX 0x1fffffffu

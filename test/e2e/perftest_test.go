@@ -268,8 +268,8 @@ func TestPerftest_Reversed(t *testing.T) {
 }
 
 // isListenerNamed reports that perftest has the program with the name of a host listen, and the one
-// without connect to its own host: the connection manager's part of it goes by who sends, not by who
-// was given a name. In the usual order the other one is refused, since nobody listens yet.
+// without connect to its own host: the connection manager's part of it goes by who sends, not by
+// who was given a name. In the usual order the other one is refused, since nobody listens yet.
 func (row perfRow) isListenerNamed() bool {
 	return strings.Contains(row.args, "-R --reversed")
 }

@@ -53,7 +53,8 @@ func tcpOf(frame []byte) (segment []byte, ok bool) {
 // knownFaults are what tshark says of iWARP that is right: it knows revision 1 of MPA only (the
 // fourth flag and the number are those of RFC 6581), and TCP's own doings are the kernel's.
 var knownFaults = regexp.MustCompile(`^(Rev field is NOT set to one.*` +
-	`|Res field is NOT set to zero.*|TCP .*|This frame .*|Connection .*|Duplicate ACK.*|Previous segment.*|ACKed .*|D-SACK.*)$`)
+	`|Res field is NOT set to zero.*|TCP .*|This frame .*|Connection .*|Duplicate ACK.*` +
+	`|Previous segment.*|ACKed .*|D-SACK.*)$`)
 
 // askTsharkOfStreams has a third party look for malformed iWARP of ours.
 func (w *wiretap) askTsharkOfStreams(t *testing.T) {

@@ -380,7 +380,8 @@ func commit(t *testing.T, x *offence, way string) {
 	r.say(b) // nobody listens any more
 }
 
-// The evidence of a header that cannot be read names no message, neither a WRITE nor the one before.
+// The evidence of a header that cannot be read names no message, neither a WRITE nor the one
+// before.
 func TestHostile_HeaderThatIsNone_IsNotTakenForAMessage(t *testing.T) {
 	r := responderNode(t, nodeConfig{})
 	r.n.receive(1, r.n.at(0, 100))

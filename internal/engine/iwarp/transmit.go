@@ -203,8 +203,8 @@ func (c *Conn) view(p *piece, skip int) []byte {
 	return b
 }
 
-// fetchPiece copies what is left of a piece whose memory was mapped as it was framed, and is reached
-// in another way since the region was registered again.
+// fetchPiece copies what is left of a piece whose memory was mapped as it was framed, and is
+// reached in another way since the region was registered again.
 func (c *Conn) fetchPiece(p *piece, skip int) []byte {
 	q, k := c.qp, c.buffers.take()
 	b := k.buf[skip:p.bytes]

@@ -153,8 +153,8 @@ static int some_window(void)
 /*
  * Binds a window, or invalidates one that is bound: the kernel's driver dies of the invalidation
  * of one that was never bound (Linux 6.1, rxe_do_invalidate_mw uses the queue pair that it is not
- * bound to). It is bound once a step: libraries take the key that the window has from struct ibv_mw,
- * which is of before the chain.
+ * bound to). It is bound once a step: libraries take the key that the window has from struct
+ * ibv_mw, which is of before the chain.
  */
 static bool some_bind(int q, struct send *s)
 {
@@ -197,8 +197,8 @@ static bool some_bind(int q, struct send *s)
 }
 
 /*
- * What a queue pair cannot do. None are the numbers that the drivers know for users in the kernel, or
- * for newer operations: those go further there than a program could.
+ * What a queue pair cannot do. None are the numbers that the drivers know for users in the kernel,
+ * or for newer operations: those go further there than a program could.
  */
 static enum ibv_wr_opcode wrong_opcode(enum ibv_qp_type type)
 {
