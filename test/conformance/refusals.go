@@ -105,56 +105,70 @@ func place(t *testing.T, f Fabric, op verbs.WROpcode) {
 	compare(t, "written", rb.Load(), want)
 }
 
-// Ask implements Asker.
-func (f *GoFabric) Ask(t *testing.T, feature Feature) error {
-	t.Helper()
-	pd, ctx := f.a.pd, f.a.ctx
-	queue := func(service verbs.QPType) (*verbs.QP, error) {
-		e := f.a.newEnd(t, EndConfig{})
-		qp, err := pd.CreateQP(e.config(service, EndConfig{}))
-		if err == nil {
-			closeAtEnd(t, qp)
-		}
-		return qp, err
-	}
-	switch feature {
-	case FeatureUC:
-		_, err := queue(verbs.QPTypeUC)
+// asks are how a Go program asks for a feature.
+var asks = map[Feature]func(*testing.T, *GoFabric) error{
+	FeatureUC: func(t *testing.T, f *GoFabric) error {
+		_, err := f.spareQP(t, verbs.QPTypeUC)
 		return err
-	case FeatureUD:
-		_, err := queue(verbs.QPTypeUD)
+	},
+	FeatureUD: func(t *testing.T, f *GoFabric) error {
+		_, err := f.spareQP(t, verbs.QPTypeUD)
 		return err
-	case FeatureXRC:
-		d, err := ctx.OpenXRCD(verbs.XRCDConfig{Create: true})
+	},
+	FeatureXRC: func(t *testing.T, f *GoFabric) error {
+		d, err := f.a.ctx.OpenXRCD(verbs.XRCDConfig{Create: true})
 		if err == nil {
 			closeAtEnd(t, d)
 		}
 		return err
-	case FeatureGroups:
+	},
+	FeatureGroups: func(t *testing.T, f *GoFabric) error {
 		service := verbs.QPTypeUD
 		if f.Lacks(FeatureUD) != "" {
 			service = verbs.QPTypeRC
 		}
-		qp, err := queue(service)
+		qp, err := f.spareQP(t, service)
 		if err != nil {
 			return err
 		}
 		group := verbs.GID{0: 0xff, 1: 0x0e, 10: 0xff, 11: 0xff, 12: 239, 15: 7}
 		return errors.Join(qp.AttachMulticast(group), qp.DetachMulticast(group))
-	case FeatureAH:
-		ah, err := pd.CreateAH(verbs.AHAttr{DGID: verbs.GID{10: 0xff, 11: 0xff, 12: 127, 15: 1}, Port: 1})
+	},
+	FeatureAH: func(t *testing.T, f *GoFabric) error {
+		loopback := verbs.GID{10: 0xff, 11: 0xff, 12: 127, 15: 1}
+		ah, err := f.a.pd.CreateAH(verbs.AHAttr{DGID: loopback, Port: 1})
 		if err == nil {
 			closeAtEnd(t, ah)
 		}
 		return err
-	case FeatureManual:
-		qp, err := queue(verbs.QPTypeRC)
+	},
+	FeatureManual: func(t *testing.T, f *GoFabric) error {
+		qp, err := f.spareQP(t, verbs.QPTypeRC)
 		if err != nil {
 			return err
 		}
 		return connectToItself(qp)
+	},
+}
+
+// Ask implements Asker.
+func (f *GoFabric) Ask(t *testing.T, feature Feature) error {
+	t.Helper()
+	ask := asks[feature]
+	if ask == nil {
+		return errors.ErrUnsupported
 	}
-	return errors.ErrUnsupported
+	return ask(t, f)
+}
+
+// spareQP makes a queue pair that connects to nobody.
+func (f *GoFabric) spareQP(t *testing.T, service verbs.QPType) (*verbs.QP, error) {
+	t.Helper()
+	qp, err := f.a.pd.CreateQP(f.a.newEnd(t, EndConfig{}).config(service, EndConfig{}))
+	if err == nil {
+		closeAtEnd(t, qp)
+	}
+	return qp, err
 }
 
 // connectToItself takes a queue pair to RTS by the program's own hand.
