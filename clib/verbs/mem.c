@@ -30,6 +30,8 @@ struct mem_scan {
 	uintptr_t end;
 	bool write;
 	bool move;
+	bool heed_pins; /* memory does not move while others hold on to some by its pages */
+	bool pinned;
 	bool denied;
 	uint32_t count;
 	struct mem_piece pieces[MEM_PIECES];
@@ -134,7 +136,8 @@ static bool scan_visit(const struct maps_area *area, void *arg)
 	struct mem_scan *scan = arg;
 	uintptr_t end = area->end < scan->end ? area->end : scan->end;
 
-	if (area->end <= scan->at)
+	scan->pinned |= scan->heed_pins && area->pins;
+	if (area->end <= scan->at || scan->at >= scan->end)
 		return true;
 	if (area->start > scan->at || !area->readable || (scan->write && !area->writable)) {
 		scan->denied = true;
@@ -142,7 +145,7 @@ static bool scan_visit(const struct maps_area *area, void *arg)
 	}
 	scan_add_area(scan, area, end);
 	scan->at = end;
-	return scan->at < scan->end;
+	return scan->at < scan->end || scan->heed_pins;
 }
 
 /* Joins neighbours again after kinds have changed. */
@@ -197,73 +200,40 @@ static void mem_segment_hold(const struct rnic_segment *segment, int change)
 		mem_extent_hold(segment->fd_offset, segment->length, change);
 }
 
-struct part_search {
-	uint64_t offset;
-	uint64_t end;
-	bool found;
-	struct maps_area part;
-};
-
-static bool part_visit(const struct maps_area *area, void *arg)
-{
-	struct part_search *search = arg;
-	uint64_t end = area->offset + (area->end - area->start);
-	uint64_t from = area->offset > search->offset ? area->offset : search->offset;
-	uint64_t to = end < search->end ? end : search->end;
-
-	if (!mem_file_owns(area) || from >= to)
-		return true;
-	search->found = true;
-	search->part = *area;
-	search->part.start = area->start + (from - area->offset);
-	search->part.end = area->start + (to - area->offset);
-	search->part.offset = from;
-	return false;
-}
-
-/* Applies change to each mapping of a range of the file, wherever the application has moved it. */
-static void mem_parts_replace(uint64_t offset, uint64_t end,
-			      bool (*change)(const struct maps_area *part))
-{
-	struct part_search search = {.offset = offset, .end = end};
-
-	do {
-		search.found = false;
-		if (maps_walk(part_visit, &search) != 0)
-			return;
-	} while (search.found && change(&search.part));
-}
-
-static bool pin_visit(const struct maps_area *area, void *arg)
-{
-	*(bool *)arg |= area->pins;
-	return !area->pins;
-}
-
 /*
  * Whether private memory may become shared memory with nobody the wiser: no other thread writes to
- * it meanwhile, all who use the C library's madvise and mremap use ours (see mem_advice.c), and
- * nobody else holds on to its pages.
+ * it meanwhile, and all who use the C library's madvise and mremap use ours (see mem_advice.c).
  */
 static bool mem_may_move_quietly(void)
 {
-	bool pinned = false;
-
 	if (maps_threads() != 1 || !mem_advice_is_heard())
 		return false;
 	if (maps_any_locked())
 		maps_want_flags(); /* tells which; that stays where it is */
-	return maps_walk(pin_visit, &pinned) == 0 && !pinned;
+	return true;
 }
 
-static bool mem_may_move(enum mem_move move)
+static void scan_allow(struct mem_scan *scan, enum mem_move move)
 {
 	const char *mode = getenv("RNIC_MAPPED");
 
 	if (move == MEM_STAY || (mode && !strcmp(mode, "never")))
-		return false;
-	return move == MEM_MOVE_UNSHARED || (mode && !strcmp(mode, "always")) ||
-	       mem_may_move_quietly();
+		return;
+	scan->move = move == MEM_MOVE_UNSHARED || (mode && !strcmp(mode, "always"));
+	if (!scan->move)
+		scan->move = scan->heed_pins = mem_may_move_quietly();
+}
+
+/* Moves what may move. */
+static void scan_move(struct mem_scan *scan)
+{
+	for (uint32_t i = 0; i < scan->count; i++) {
+		struct mem_piece *piece = &scan->pieces[i];
+
+		if (piece->kind == PIECE_MOVABLE && (scan->pinned || !mem_piece_move(piece)))
+			piece->kind = PIECE_REMOTE;
+	}
+	scan_join(scan);
 }
 
 static void plan_fill(struct mem_plan *plan, const struct mem_scan *scan)
@@ -297,12 +267,12 @@ int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool w
 		.at = (uintptr_t)addr,
 		.end = (uintptr_t)addr + length,
 		.write = write,
-		.move = mem_may_move(move),
 	};
 	int error = 0;
 
 	if (scan.end < scan.at)
 		return EFAULT;
+	scan_allow(&scan, move);
 	mem_enter();
 	error = length ? maps_walk(scan_visit, &scan) : 0;
 	if (error) { /* no /proc: the NIC finds out what it can reach */
@@ -314,15 +284,9 @@ int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool w
 	if (scan.denied || scan.at < scan.end)
 		error = EFAULT;
 	if (!error) {
-		mem_extent_collect();
+		mem_extent_collect(NULL);
 		scan_limit(&scan);
-		for (uint32_t i = 0; i < scan.count; i++) {
-			struct mem_piece *piece = &scan.pieces[i];
-
-			if (piece->kind == PIECE_MOVABLE && !mem_piece_move(piece))
-				piece->kind = PIECE_REMOTE;
-		}
-		scan_join(&scan);
+		scan_move(&scan);
 		plan_fill(plan, &scan);
 	}
 	mem_leave();
@@ -351,7 +315,6 @@ static bool part_return(const struct maps_area *part)
 
 void mem_plan_release(struct mem_plan *plan)
 {
-	struct mem_extent *extent;
 	struct mem_plan **at;
 
 	if (plan->generation != atomic_load(&mem_generation))
@@ -364,14 +327,8 @@ void mem_plan_release(struct mem_plan *plan)
 	for (uint32_t i = 0; i < plan->count; i++)
 		mem_segment_hold(&plan->segments[i], -1);
 	plan->count = 0;
-	if (mem_any_moved() && maps_threads() == 1) {
-		for (extent = mem_extent_first(); extent; extent = extent->next) {
-			if (extent->holds == 0)
-				mem_parts_replace(extent->offset, extent->offset + extent->length,
-						  part_return);
-		}
-	}
-	mem_extent_collect();
+	if (mem_any_moved())
+		mem_extent_collect(maps_threads() == 1 ? part_return : NULL);
 	mem_leave();
 }
 

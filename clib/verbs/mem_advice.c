@@ -135,7 +135,7 @@ static int advice_drop(uintptr_t start, size_t length, int advice)
 	if (mem_extent_near(start, range.end)) {
 		maps_walk(drop_visit, &range);
 		if (range.found && !range.error)
-			mem_extent_collect();
+			mem_extent_collect(NULL);
 	}
 	mem_leave();
 	return range.error;

@@ -131,33 +131,53 @@ void mem_extent_hold(uint64_t offset, uint64_t length, int change)
 	}
 }
 
+/* A walk over the mappings of extents that no region holds. */
+struct collect {
+	struct mem_extent *idle;
+	bool (*give_back)(const struct maps_area *part);
+};
+
 static bool collect_visit(const struct maps_area *area, void *arg)
 {
+	const struct collect *collect = arg;
+	const uint64_t end = area->offset + (area->end - area->start);
 	struct mem_extent *extent;
 
-	(void)arg;
 	if (!mem_file_owns(area))
 		return true;
-	for (extent = extent_list; extent; extent = extent->next) {
-		if (extent_touches(extent, area->offset, area->end - area->start))
+	for (extent = collect->idle; extent; extent = extent->idle) {
+		struct maps_area part = *area;
+
+		if (!extent_touches(extent, area->offset, area->end - area->start))
+			continue;
+		if (part.offset < extent->offset) {
+			part.start += extent->offset - part.offset;
+			part.offset = extent->offset;
+		}
+		if (end > extent->offset + extent->length)
+			part.end -= end - (extent->offset + extent->length);
+		if (!collect->give_back || !collect->give_back(&part))
 			extent->seen = true;
 	}
 	return true;
 }
 
-void mem_extent_collect(void)
+void mem_extent_collect(bool (*give_back)(const struct maps_area *part))
 {
-	struct mem_extent *extent, *next;
-	bool idle = false;
+	struct collect collect = {.give_back = give_back};
+	struct mem_extent *extent;
 
 	for (extent = extent_list; extent; extent = extent->next) {
-		extent->seen = extent->holds > 0;
-		idle |= !extent->seen;
+		if (extent->holds)
+			continue;
+		extent->seen = false;
+		extent->idle = collect.idle;
+		collect.idle = extent;
 	}
-	if (!idle || maps_walk(collect_visit, NULL) != 0)
+	if (!collect.idle || maps_walk(collect_visit, &collect) != 0)
 		return;
-	for (extent = extent_list; extent; extent = next) {
-		next = extent->next;
+	for (extent = collect.idle; extent; extent = collect.idle) {
+		collect.idle = extent->idle;
 		if (extent->seen)
 			continue;
 		mem_file_punch(extent->offset, extent->length);

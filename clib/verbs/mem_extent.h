@@ -19,6 +19,7 @@ struct mem_extent {
 	uintptr_t home; /* where it has been moved from */
 	uint32_t holds; /* mapped segments of regions that lie in it */
 	bool seen;      /* by the walk that looks for mappings */
+	struct mem_extent *idle; /* the next without holds, during that walk */
 };
 
 /* Takes the lock and keeps signals away, whose handlers could want it; and gives it back. */
@@ -39,8 +40,12 @@ void mem_extent_remove(struct mem_extent *extent);
 /* Adds change to the holds of every extent that a range of the file touches. */
 void mem_extent_hold(uint64_t offset, uint64_t length, int change);
 
-/* Frees extents that no region holds and that the application has unmapped. */
-void mem_extent_collect(void);
+/*
+ * Frees extents that no region holds and that are not mapped any more. What still is mapped of them
+ * is offered to give_back first, unless that is NULL, which may map something else there and then
+ * returns true.
+ */
+void mem_extent_collect(bool (*give_back)(const struct maps_area *part));
 
 /* Reports whether moved pages may be mapped within [start, end). */
 bool mem_extent_near(uintptr_t start, uintptr_t end);

@@ -188,7 +188,8 @@ bool mem_file_move_in(uintptr_t addr, size_t length, uint64_t offset)
 
 static int area_prot(const struct maps_area *part)
 {
-	return (part->readable ? PROT_READ : 0) | (part->writable ? PROT_WRITE : 0);
+	return (part->readable ? PROT_READ : 0) | (part->writable ? PROT_WRITE : 0) |
+	       (part->executable ? PROT_EXEC : 0);
 }
 
 /* What the program has said of a mapping holds for what takes its place. */
