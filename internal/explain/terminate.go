@@ -147,7 +147,7 @@ var terminates = []Entry{
 	{
 		Code: uint32(iwarp.CodeUntaggedNoBuffer), Name: "TERM_DDP_NO_BUFFER", Words: "DDP untagged buffer error: invalid MSN: no buffer available",
 		Also:   []string{"iwarp no receive posted", "invalid MSN, no buffer available"},
-		Means:  "A SEND arrived and no receive was posted. iWARP has no receiver-not-ready and no retry: this ends the connection at once." + ends,
+		Means:  "A SEND arrived and no receive was posted. iWARP has no receiver-not-ready and no retry: an adapter ends the connection at once, a SoftRNIC when no receive has come for a second." + ends,
 		Causes: []string{"receives are posted too late, or too few: post them before the connection is accepted", "the receive is shorter than the message, and the receiver is the kernel's siw, which has one answer for both", "more READs at once than the connection agreed on (IRD), if the refused message is a READ request"},
 		Look:   []string{"flow control of the application: credits for every SEND", peerLog},
 	},
