@@ -41,6 +41,7 @@ type sequence struct {
 	refused int
 	careful bool
 	states  map[uint32]uint32 // of queue pairs, as far as they were set
+	groups  [][]byte          // requests that have attached queue pairs
 }
 
 // sequenceQueue is the memory of a queue of the sequence. A ring has no entries where it has none.
@@ -205,6 +206,9 @@ func (q *sequence) step(v *sequenceVerb) error {
 	}
 	if v.makes != kindNone {
 		q.keep(v, body, reply)
+	}
+	if v.op == abi.OpAttachMulticast {
+		q.groups = append(q.groups, body)
 	}
 	if v.op == abi.OpModifyQP {
 		var req abi.ModifyQPReq
@@ -377,6 +381,9 @@ func (q *sequence) clear() {
 	ends := slices.DeleteFunc(slices.Clone(sequenceVerbs), func(v sequenceVerb) bool {
 		return v.ends == kindNone
 	})
+	for _, body := range q.groups { // a queue pair in a group stays
+		_, _ = q.Do(abi.OpDetachMulticast, body)
+	}
 	for q.left() > 0 {
 		before := q.left()
 		for _, i := range q.r.Perm(len(ends)) {

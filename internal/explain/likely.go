@@ -82,8 +82,8 @@ func isInvalidate(c *abi.Cause) bool {
 	return ib.Opcode(c.Opcode).Info().Headers.Has(ib.HasIETH)
 }
 
-// isOfReceive reports evidence about the list of a receive, which is judged by the protection domain
-// of its queue.
+// isOfReceive reports evidence about the list of a receive, which is judged by the protection
+// domain of its queue.
 func isOfReceive(c *abi.Cause) bool {
 	isRemote := vendorOf(c) == abi.VendorRemoteRights
 	return isOfPeer(c) && c.Flags&abi.CauseTookReceive != 0 && !isRemote

@@ -7,31 +7,37 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// bind posts the bind of a window of type 2.
-func (q *appQP) bind(id uint64, key uint32, region abi.RegMRRsp, at, n uint64, a rdma.Access) {
-	q.send(abi.SendWQE{
-		WRID: id, Opcode: uint8(rdma.WRBindMW), Flags: uint8(rdma.SendSignaled), RKey: key,
-		RemoteAddr: at, CompareAdd: n, Swap: uint64(a), Extra: region.LKey,
-	})
+// bind posts the bind of a window of type 2 to the start of a region.
+func (q *appQP) bind(x abi.SendWQE, n uint64, a rdma.Access) {
+	x.Opcode, x.Flags = uint8(rdma.WRBindMW), uint8(rdma.SendSignaled)
+	x.CompareAdd, x.Swap = n, uint64(a)
+	q.send(x)
+}
+
+// windowBench has what windows of one queue pair of two are bound to.
+type windowBench struct {
+	b      *bench
+	a, z   *appQP
+	region abi.RegMRRsp
+	addr   uint64
+	key    uint32 // of the first bind
+}
+
+// wqe begins a bind of the region's start.
+func (x *windowBench) wqe(id uint64, key uint32) abi.SendWQE {
+	return abi.SendWQE{WRID: id, RKey: key, RemoteAddr: x.addr, Extra: x.region.LKey}
 }
 
 // TestCause_Windows_TellWhatTheWindowGrantsAndWhyABindFailed.
 func TestCause_Windows_TellWhatTheWindowGrantsAndWhyABindFailed(t *testing.T) {
 	const open = everyRight | rdma.AccessMWBind
-	type made struct {
-		b      *bench
-		a, z   *appQP
-		region abi.RegMRRsp
-		addr   uint64
-		key    uint32 // of the first bind
-	}
 	for name, tc := range map[string]struct {
 		access rdma.Access // of the region
-		do     func(x *made)
+		do     func(x *windowBench)
 		says   []string
 	}{
-		"READ through a window for writing": {open, func(x *made) {
-			x.z.bind(1, x.key, x.region, x.addr, 64, rdma.AccessRemoteWrite)
+		"READ through a window for writing": {open, func(x *windowBench) {
+			x.z.bind(x.wqe(1, x.key), 64, rdma.AccessRemoteWrite)
 			x.b.run(second)
 			x.a.send(abi.SendWQE{
 				WRID: 2, Opcode: uint8(rdma.WRRead), RemoteAddr: x.addr, RKey: x.key,
@@ -41,31 +47,33 @@ func TestCause_Windows_TellWhatTheWindowGrantsAndWhyABindFailed(t *testing.T) {
 			"the memory window (type 2) is", "(64 bytes) and grants remote_write",
 			"likely: the memory window was bound without remote_read",
 		}},
-		"bound already": {open, func(x *made) {
-			x.z.bind(1, x.key, x.region, x.addr, 64, rdma.AccessRemoteWrite)
-			x.z.bind(2, x.key+1, x.region, x.addr, 64, rdma.AccessRemoteWrite)
+		"bound already": {open, func(x *windowBench) {
+			x.z.bind(x.wqe(1, x.key), 64, rdma.AccessRemoteWrite)
+			x.z.bind(x.wqe(2, x.key+1), 64, rdma.AccessRemoteWrite)
 		}, []string{"wr_id 2, BIND_MW", "memory window is bound already", "IBV_WR_LOCAL_INV"}},
-		"key as before": {open, func(x *made) {
-			x.z.bind(1, x.key-1, x.region, x.addr, 64, rdma.AccessRemoteWrite)
+		"key as before": {open, func(x *windowBench) {
+			x.z.bind(x.wqe(1, x.key-1), 64, rdma.AccessRemoteWrite)
 		}, []string{"has that key now", "for remote_write", "ibv_inc_rkey"}},
-		"no bytes": {open, func(x *made) {
-			x.z.bind(1, x.key, x.region, x.addr, 0, rdma.AccessRemoteRead)
+		"no bytes": {open, func(x *windowBench) {
+			x.z.bind(x.wqe(1, x.key), 0, rdma.AccessRemoteRead)
 		}, []string{"memory window of no bytes", "for remote_read", "likely: length 0"}},
-		"region without local write": {rdma.AccessMWBind | rdma.AccessRemoteRead, func(x *made) {
-			x.z.bind(1, x.key, x.region, x.addr, 64, rdma.AccessRemoteWrite)
+		"region without local write": {rdma.AccessMWBind | rdma.AccessRemoteRead, func(x *windowBench) {
+			x.z.bind(x.wqe(1, x.key), 64, rdma.AccessRemoteWrite)
 		}, []string{
 			"access right missing", "the region is", "grants remote_read|mw_bind",
 			"likely: the region was registered without local_write",
 		}},
-		"region that is gone": {open, func(x *made) {
-			x.z.bind(1, x.key, abi.RegMRRsp{LKey: x.region.LKey ^ 1}, x.addr, 64, 0)
+		"region that is gone": {open, func(x *windowBench) {
+			w := x.wqe(1, x.key)
+			w.Extra ^= 1
+			x.z.bind(w, 64, 0)
 		}, []string{"unknown lkey of the region", "without any access"}},
-		"invalidated though a region's": {open, func(x *made) {
+		"invalidated though a region's": {open, func(x *windowBench) {
 			x.z.send(abi.SendWQE{
 				WRID: 1, Opcode: uint8(rdma.WRLocalInvalidate), ImmOrRKey: x.region.RKey,
 			})
 		}, []string{"key of a region", "to be invalidated", "likely: the rkey of ibv_reg_mr"}},
-		"invalidated twice": {open, func(x *made) {
+		"invalidated twice": {open, func(x *windowBench) {
 			x.z.send(abi.SendWQE{
 				WRID: 1, Opcode: uint8(rdma.WRLocalInvalidate), ImmOrRKey: x.key - 1,
 			})
@@ -73,7 +81,7 @@ func TestCause_Windows_TellWhatTheWindowGrantsAndWhyABindFailed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			x := &made{b: b}
+			x := &windowBench{b: b}
 			x.a, x.z, _ = pairRC(b)
 			x.region, x.addr, _ = b.region(4096, tc.access)
 			w, r := b.c.AllocMW(&abi.AllocMWReq{PD: b.pd, Type: uint32(rdma.MWType2)})

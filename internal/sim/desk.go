@@ -3,7 +3,10 @@ package sim
 import (
 	"bytes"
 	"encoding/binary"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
@@ -356,6 +359,7 @@ func (p *plug) receivedDatagram(b []byte) {
 func (p *plug) destroy() {
 	c := p.caller
 	c.poll()
+	p.leaveGroups()
 	if refusal := c.ctx.DestroyQP(c.world.now, p.handle); refusal != nil {
 		c.world.court.Failf("%s: destroy_qp: %v", c.name, refusal)
 	}
@@ -366,4 +370,25 @@ func (p *plug) destroy() {
 	}
 	delete(c.plugs, p.qpn)
 	c.places[p.place] = false
+}
+
+// leaveGroups detaches the queue pair, which cannot be destroyed before.
+func (p *plug) leaveGroups() {
+	c := p.caller
+	if len(p.groups) == 0 {
+		return
+	}
+	refusal := c.ctx.DestroyQP(c.world.now, p.handle)
+	if refusal == nil || refusal.Errno != syscall.EBUSY {
+		c.world.court.Failf("%s: destroy_qp of a member of %d groups: %v", c.name, len(p.groups),
+			refusal)
+	}
+	byBytes := func(a, b rdma.GID) int { return bytes.Compare(a[:], b[:]) }
+	for _, g := range slices.SortedFunc(maps.Keys(p.groups), byBytes) {
+		r := c.ctx.DetachMulticast(&abi.AttachMulticastReq{GID: g, QP: p.handle})
+		if r != nil {
+			c.world.court.Failf("%s: detach_mcast of %v: %v", c.name, g, r)
+		}
+	}
+	clear(p.groups)
 }

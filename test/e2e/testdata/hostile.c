@@ -168,9 +168,12 @@ static void import(void)
 	}
 }
 
+static const union ibv_gid groups[] = {
+	{.raw = {0xff, 0x0e, [15] = 1}}, {.raw = {0xfe, 0x0e, [15] = 1}}};
+
 static void multicast(void)
 {
-	const union ibv_gid group = {.raw = {(uint8_t)ONE(0xff, 0xff, 0xfe), 0x0e, [15] = 1}};
+	const union ibv_gid group = groups[ONE(0, 0, 1)];
 	struct ibv_qp *qp = any(QP);
 
 	if (qp)
@@ -337,6 +340,8 @@ static size_t left(void)
 
 static void clear(void)
 {
+	for (size_t i = 0; i < pools[QP].count; i++) /* one in a group stays */
+		ibv_detach_mcast(pools[QP].item[i], &groups[0], 0);
 	for (size_t before = left(); before > 0; before = left()) {
 		poll_some();
 		for (size_t k = 0; k < FLOW_KINDS; k++) {
