@@ -544,6 +544,38 @@ func TestIWARP_BadStreams_AreTerminated(t *testing.T) {
 	})
 }
 
+// TestIWARP_SlowPeer_HoldsNobodyUp says a message byte by byte, and then stops in the middle of one.
+// That is no offence: the message counts once it is whole, the program may end the connection at any
+// time, and others do not wait meanwhile.
+func TestIWARP_SlowPeer_HoldsNobodyUp(t *testing.T) {
+	v := newVictim(t, "")
+	s, conn := v.meet(t)
+	for i, b := range fpdu(first(10)) {
+		s.say(t, []byte{b})
+		if i%8 == 0 {
+			v.talk(t)
+		}
+	}
+	if wc := v.completion(t, conn); wc.Status != verbs.WCSuccess || wc.ByteLen != 10 {
+		t.Errorf("the message: %+v", wc)
+	}
+	_, err := conn.QP().PostRecv(verbs.RecvWR{ID: 1, SGE: v.memory.SGE(0, receiveSize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := iwarp.Header{Opcode: iwarp.OpcodeSend, Last: true, MSN: 2}
+	s.say(t, fpdu(segment(h, 50))[:40])
+	v.talk(t)
+	if err := conn.Disconnect(nictest.Soon(t)); err != nil {
+		t.Error(err)
+	}
+	if code, isTold := s.hears(t); isTold {
+		t.Errorf("it hears a Terminate: %v", code)
+	}
+	v.checkEnded(t, conn)
+	v.talk(t)
+}
+
 // TestIWARP_WrongMarkers_AreTerminated is for a NIC that has asked for markers.
 func TestIWARP_WrongMarkers_AreTerminated(t *testing.T) {
 	v := newVictim(t, ",markers=on,crc=off")
