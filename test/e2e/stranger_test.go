@@ -544,9 +544,9 @@ func TestIWARP_BadStreams_AreTerminated(t *testing.T) {
 	})
 }
 
-// TestIWARP_SlowPeer_HoldsNobodyUp says a message byte by byte, and then stops in the middle of one.
-// That is no offence: the message counts once it is whole, the program may end the connection at any
-// time, and others do not wait meanwhile.
+// TestIWARP_SlowPeer_HoldsNobodyUp says a message byte by byte, and then stops in the middle of
+// one. That is no offence: the message counts once it is whole, the program may end the connection
+// at any time, and others do not wait meanwhile.
 func TestIWARP_SlowPeer_HoldsNobodyUp(t *testing.T) {
 	v := newVictim(t, "")
 	s, conn := v.meet(t)
