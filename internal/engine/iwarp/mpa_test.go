@@ -409,12 +409,18 @@ func TestMPA_Timeouts_OfEachPhase(t *testing.T) {
 // connection until something else comes.
 func TestNudge_SilentPeer_IsSentWritesOfNothing(t *testing.T) {
 	open := func(isLarge bool) *raw {
-		r := newRaw(t, true, nodeConfig{conn: ConnConfig{Shyness: limits.MPAShyTime}})
+		r := newRaw(t, true, nodeConfig{
+			conn: ConnConfig{Shyness: limits.MPAShyTime}, params: Params{IRD: 4, ORD: 4, RTR: RTRWrite},
+		})
 		r.frame()
 		r.say(frameBytes(iwarp.Frame{
 			IsReply: true, Revision: 2, Enhanced: true, LargeFPDU: isLarge,
-			Setup: iwarp.Setup{IRD: 4, ORD: 4},
+			Setup: iwarp.Setup{IRD: 4, ORD: 4, PeerToPeer: true, RTRWrite: true},
 		}))
+		r.wait(limits.MPAShyTime)
+		if got := r.hear(); len(got) != 1 {
+			t.Fatalf("heard %v in place of the RTR", got)
+		}
 		return r
 	}
 	r := open(false)
@@ -444,6 +450,20 @@ func TestNudge_SilentPeer_IsSentWritesOfNothing(t *testing.T) {
 	}
 	if r = open(true); r.n.c.PollTimeout() != clock.Never {
 		t.Error("a peer that takes long FPDUs is watched")
+	}
+}
+
+// TestNudge_Responder_ThatHasSaidNothing_IsSilent: there is nothing that the peer can have
+// overlooked, and it may not be ready for the first word.
+func TestNudge_Responder_ThatHasSaidNothing_IsSilent(t *testing.T) {
+	r := newRaw(t, false, nodeConfig{conn: ConnConfig{Shyness: limits.MPAShyTime}})
+	r.say(request(nil))
+	r.frame()
+	for range 100 {
+		r.wait(100 * time.Millisecond)
+	}
+	if got := r.hear(); len(got) != 0 || r.n.c.PollTimeout() != clock.Never {
+		t.Errorf("heard %v", got)
 	}
 }
 

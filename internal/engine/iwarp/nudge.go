@@ -38,8 +38,9 @@ func (c *Conn) nudgeTime() clock.Time {
 	return c.nudge.due
 }
 
-// nudgePeer sends one that is due. A peer that has spoken needs none; between the segments of a
-// message there is no place for one, and while TCP is full no need.
+// nudgePeer sends one that is due. A peer that has spoken needs none, nor does one that has been told
+// nothing yet; between the segments of a message there is no place for one, and while TCP is full
+// no need.
 func (c *Conn) nudgePeer() {
 	n := &c.nudge
 	if n.left == 0 || c.now < n.due {
@@ -52,7 +53,7 @@ func (c *Conn) nudgePeer() {
 	n.left--
 	n.pause *= nudgeMore
 	n.due = c.now.Add(n.pause)
-	if c.message == messageNone && c.tx.ahead() == 0 && c.maySend() {
+	if c.stats.FPDUsSent > 0 && c.message == messageNone && c.tx.ahead() == 0 && c.maySend() {
 		c.frameSmall(&iwarp.Header{Opcode: iwarp.OpcodeWrite, Last: true, STag: rtrSTag}, nil)
 	}
 }
