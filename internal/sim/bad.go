@@ -242,6 +242,7 @@ func (e *endpoint) postBad() bool {
 func (e *endpoint) blame(r *request) {
 	if e.app.world.streams != nil {
 		e.pair.spoil()
+		e.pair.ending = e.pair.life()
 		return
 	}
 	e.pair.isSpoiled = true

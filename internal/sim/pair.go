@@ -19,7 +19,8 @@ type pair struct {
 	// targets are the shared queues that an XRC connection uses.
 	targets []*target
 	// isUp: both ends may post. isDoomed: the connection is on its way out.
-	spoils                    int // how often a cause for the end was given
+	ending                    uint32 // the life that a request ends which the peer has to refuse
+	spoils                    int    // how often a cause for the end was given
 	isUp, isDoomed, isSpoiled bool
 	isRenewing                bool // both ends are reset and will connect again
 	number                    int  // among the pairs of the world

@@ -120,6 +120,11 @@ func (s *sock) carry(b []byte, at uint64) {
 	if s.peer == nil || s.isBroken {
 		return
 	}
+	if s.peer.host == s.host {
+		w.local++
+	} else {
+		w.packets++
+	}
 	b = slices.Clone(b)
 	s.damage(b, at)
 	if w.streams.tamper != nil {

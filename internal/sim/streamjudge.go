@@ -10,6 +10,10 @@ func (w *World) judgeHalves() {
 		if a == nil || b == nil || a.isGone || b.isGone {
 			continue
 		}
+		if a.dial.state == dialUp && p.ending == p.life() {
+			w.court.Failf("%s: a request that %s has to refuse has not ended the connection", a.name,
+				b.name)
+		}
 		if a.dial.state == dialUp && b.dial.state == dialUp {
 			w.mark("world.pair_at_rest")
 		} else if a.dial.state == dialUp || b.dial.state == dialUp {
