@@ -231,7 +231,7 @@ func (h *host) turnStreams() {
 func (h *host) tellCalls() {
 	var e nic.ConnectionEvent
 	for h.nic.PollConnectionEvent(&e) {
-		e.Session.Owner().(*app).hear(&e)
+		e.Session.Owner().(hearer).hear(&e)
 	}
 }
 

@@ -105,6 +105,7 @@ var streamMarks = []string{
 	// Programs.
 	"sleep.short", "sleep.long", "mishap.restart", "mishap.death", "mishap.dereg", "mem.rereg",
 	"bad.receive", "door.peer_invalidate", "door.READ", "door.WRITE", "event.last WQE reached",
+	"vandal.connected", "vandal.verb",
 	"post.in_error", "wc.remote access error", "wc.memory window bind error",
 }
 

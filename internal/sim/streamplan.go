@@ -47,7 +47,7 @@ func newIWARPWorld(cfg Config) *World {
 
 func (w *World) makeStreamPlan() {
 	p, s := &w.plan, w.streams
-	p.domains, p.datagrams, p.vandals, p.strips, p.marks = 0, 0, 0, 0, 0
+	p.domains, p.datagrams, p.strips, p.marks = 0, 0, 0, 0
 	p.overruns, p.partitions, p.clogs = false, false, false
 	s.latency = p.profile.Delay
 	s.jitter = time.Duration(w.pick(0, 0, 1, 20)) * s.latency / 10
@@ -154,4 +154,9 @@ func (a *app) sleep() time.Duration {
 	d := w.delay(limits.ReceivePatience/2, 3*limits.ReceivePatience)
 	a.sleepTill = w.now.Add(d)
 	return d
+}
+
+// remoteRights are all that a region may grant.
+func (w *World) remoteRights() rdma.Access {
+	return rdma.AccessLocalWrite | remoteAny&^rdma.AccessFlushGlobal | w.flushable()
 }

@@ -31,6 +31,7 @@ type vandal struct {
 	known  []uint32
 	// isStormy: it calls verbs at random too, and has no idea what it still has.
 	isStormy bool
+	cm       *vandalCM // in a world of iWARP, else nil
 }
 
 // vandalQP is a queue pair of a vandal, connected to another one.
@@ -120,7 +121,7 @@ func (v *vandal) build() *rdma.Refusal {
 		seg.Mapped = v.mem.Bytes[v.region.off:v.region.end()]
 	}
 	mr, refusal := v.ctx.RegMR(&abi.RegMRReq{
-		PD: v.pd, Access: uint32(rdma.AccessLocalWrite | remoteAny), Addr: seg.Addr,
+		PD: v.pd, Access: uint32(v.world.remoteRights()), Addr: seg.Addr,
 		Length: seg.Length, IOVA: seg.Addr, NumSegments: 1,
 	}, []mem.Segment{seg})
 	if refusal != nil {
@@ -137,6 +138,9 @@ func (v *vandal) build() *rdma.Refusal {
 	v.learn(cq.Handle, nil)
 	v.cq, v.cqRing = cq.Handle, shared.Bytes()
 	kinds := [vandalQPs]rdma.QPType{rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD}
+	if v.world.streams != nil {
+		kinds = [vandalQPs]rdma.QPType{rdma.QPTypeRC, rdma.QPTypeRC, rdma.QPTypeRC}
+	}
 	for _, k := range kinds {
 		rsp, shared, refusal := v.ctx.CreateQP(v.world.now, &abi.CreateQPReq{
 			Type: uint32(k), PD: v.pd, SendCQ: v.cq, RecvCQ: v.cq, MaxSendWR: vandalQueue,
@@ -148,21 +152,26 @@ func (v *vandal) build() *rdma.Refusal {
 		v.learn(rsp.Handle, nil)
 		v.qps = append(v.qps, &vandalQP{v: v, kind: k, rsp: rsp, shared: shared.Bytes()})
 	}
+	if v.world.streams != nil {
+		return v.openStreams()
+	}
 	return v.buildXRC()
 }
 
 // pairVandals connects the queue pairs of two vandals, or of one with itself.
 func pairVandals(a, b *vandal) {
-	for _, p := range a.qps {
-		for _, q := range b.qps {
-			if q.kind == p.other() {
+	for i, p := range a.qps {
+		for j, q := range b.qps {
+			if q.kind == p.other() && (a.cm == nil || i == j) {
 				p.peer, q.peer = q, p
 			}
 		}
 	}
 	for i := range a.qps {
 		a.qps[i].connect()
-		b.qps[i].connect()
+		if b.cm == nil {
+			b.qps[i].connect()
+		}
 	}
 	a.isStormy, b.isStormy = a.world.chance(0.5), b.world.chance(0.5)
 }
@@ -170,6 +179,10 @@ func pairVandals(a, b *vandal) {
 // connect takes a queue pair from any state to RTS.
 func (q *vandalQP) connect() {
 	w := q.v.world
+	if q.v.cm != nil {
+		q.dial()
+		return
+	}
 	modify := func(s rdma.QPState, a abi.QPAttr, mask rdma.QPAttrMask) {
 		a.State = uint32(s)
 		_, refusal := q.v.ctx.ModifyQP(w.now, &abi.ModifyQPReq{
@@ -363,6 +376,9 @@ func (q *vandalQP) lists(b []byte) {
 func (v *vandal) close() {
 	if v.isGone {
 		return
+	}
+	if v.cm != nil {
+		v.host.nic.CloseCM(v.world.now, v.cm.session)
 	}
 	v.host.nic.CloseContext(v.world.now, v.ctx)
 	v.lose()

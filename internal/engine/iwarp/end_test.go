@@ -426,3 +426,35 @@ func TestSend_RegionRegisteredAgain_GoesOn(t *testing.T) {
 		}
 	}
 }
+
+// TestCorruptRing_BeforeTheConnection_IsSaidByTheRules: an initiator says nothing behind its
+// Terminate, and a responder nothing before the initiator has spoken.
+func TestCorruptRing_BeforeTheConnection_IsSaidByTheRules(t *testing.T) {
+	corrupt := func(n *node) {
+		for range 300 {
+			n.sq.Push()
+		}
+		n.sq.Publish()
+	}
+	r := newRaw(t, true, nodeConfig{params: Params{IRD: 4, ORD: 4, RTR: RTRAny}})
+	f := r.frame()
+	corrupt(r.n)
+	f.IsReply, f.Setup.RTRRead, f.Setup.RTRSend = true, false, false
+	r.say(f.Append(nil))
+	if all := r.hear(); len(all) != 1 || all[0].header.Opcode != iwarp.OpcodeTerminate {
+		t.Errorf("the initiator says %v", all)
+	}
+
+	r = newRaw(t, false, nodeConfig{})
+	r.say(request(func(f *iwarp.Frame) { f.Setup.PeerToPeer, f.Setup.RTRWrite = true, true }))
+	r.frame()
+	corrupt(r.n)
+	r.n.q.HandleDoorbell(r.now)
+	r.drain()
+	if all := r.hear(); len(all) != 0 {
+		t.Errorf("the responder says %v", all)
+	}
+	if e := r.n.end(); e.How != HowError || r.n.c.Closing() != CloseAbort {
+		t.Errorf("ended %+v, %v", e, r.n.c.Closing())
+	}
+}

@@ -186,11 +186,12 @@ func (c *Conn) Accept(now clock.Time, q *QP, p *Params) {
 	if m.rtr != 0 {
 		c.phase = phaseRTR
 		c.deadline = now.Add(limits.MPARTRTimeout)
-		return
+	} else {
+		c.phase, c.isHeld = phaseOpen, true
+		c.deadline = now.Add(limits.MPAHoldTime)
+		c.beginNudging(c.deadline)
 	}
-	c.phase, c.isHeld = phaseOpen, true
-	c.deadline = now.Add(limits.MPAHoldTime)
-	c.beginNudging(c.deadline)
+	q.loadSendRing()
 }
 
 // bounded returns the lesser of own and the peer's depth, if the peer has one.
@@ -273,6 +274,7 @@ func (c *Conn) handleReply() {
 		Kind: EventReply, PrivateData: f.PrivateData, IRD: m.ird, ORD: m.ord,
 		IsNegotiated: f.Enhanced, Revision: f.Revision, Markers: f.Markers, CRC: f.CRC,
 	})
+	c.qp.loadSendRing()
 }
 
 // open brings both directions and the queue pair to life.

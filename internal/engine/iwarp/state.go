@@ -52,14 +52,14 @@ func (q *QP) dropConn() {
 }
 
 // connect attaches the queue pair to a connection that is set up. ird and ord are the depths that
-// both ends agreed on, and served how many of the peer's READs and atomics may wait here.
+// both ends agreed on, and served how many of the peer's READs and atomics may wait here. What is
+// posted already is looked at when the connection is ready to fail for it.
 func (q *QP) connect(c *Conn, ird, ord, served uint16) {
 	q.conn = c
 	q.send.start(ord)
 	q.recv.start(served)
 	q.attr.MaxRdAtomic, q.attr.MaxDestRdAtomic = depth(ord), depth(ird)
 	q.state = rdma.QPStateRTS
-	q.loadSendRing()
 }
 
 // depth narrows a negotiated depth to what verbs show.

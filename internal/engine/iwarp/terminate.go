@@ -47,8 +47,13 @@ func (c *Conn) refuse(f fault, t *iwarp.Terminate, opcode uint8) {
 	c.terminate(t)
 }
 
-// terminateLocally tells the peer that this side cannot go on.
+// terminateLocally tells the peer that this side cannot go on, if it may say anything yet.
 func (c *Conn) terminateLocally() {
+	if (c.phase == phaseRTR || c.isHeld) && !c.wait.isWaiting {
+		// The first word is the initiator's (RFC 5044 7.1.2, RFC 6581 9.2).
+		c.fail(End{How: HowError, Code: iwarp.CodeRDMAPLocal}, CloseAbort)
+		return
+	}
 	c.terminate(&iwarp.Terminate{Code: iwarp.CodeRDMAPLocal})
 }
 
