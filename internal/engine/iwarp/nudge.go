@@ -38,9 +38,9 @@ func (c *Conn) nudgeTime() clock.Time {
 	return c.nudge.due
 }
 
-// nudgePeer sends one that is due. A peer that has spoken needs none, nor does one that has been told
-// nothing yet; between the segments of a message there is no place for one, and while TCP is full
-// no need.
+// nudgePeer sends one that is due. A peer that has spoken needs none, nor does one that has been
+// told nothing yet; between the segments of a message there is no place for one, and while TCP is
+// full no need.
 func (c *Conn) nudgePeer() {
 	n := &c.nudge
 	if n.left == 0 || c.now < n.due {
