@@ -36,7 +36,8 @@ func TestMemory_Moved_IsStillPrivateToTheProgram(t *testing.T) {
 	runMemoryCases(t, "advice_test.c",
 		"dontneed", "dontneed_registered", "dontneed_threads", "dontneed_parts", "free", "remove",
 		"locked", "remap_grow", "remap_move", "remap_odd", "remap_raw", "given_advice", "pinned",
-		"fork", "fork_large", "fork_nested", "fork_changed", "fork_threads", "fork_no_memory")
+		"fork", "fork_large", "fork_nested", "fork_changed", "fork_threads", "fork_unshared",
+		"fork_no_memory")
 }
 
 func findJemalloc(t *testing.T) string {

@@ -178,7 +178,7 @@ static void scan_limit(struct mem_scan *scan)
 	}
 }
 
-static bool mem_piece_move(struct mem_piece *piece)
+static bool mem_piece_move(struct mem_piece *piece, bool unshared)
 {
 	const uint64_t length = piece->end - piece->start;
 	struct mem_extent *extent = mem_extent_make(piece->start, length);
@@ -189,6 +189,7 @@ static bool mem_piece_move(struct mem_piece *piece)
 		mem_extent_remove(extent);
 		return false;
 	}
+	extent->unshared = unshared;
 	piece->kind = PIECE_MAPPED;
 	piece->offset = extent->offset;
 	return true;
@@ -225,12 +226,13 @@ static void scan_allow(struct mem_scan *scan, enum mem_move move)
 }
 
 /* Moves what may move. */
-static void scan_move(struct mem_scan *scan)
+static void scan_move(struct mem_scan *scan, bool unshared)
 {
 	for (uint32_t i = 0; i < scan->count; i++) {
 		struct mem_piece *piece = &scan->pieces[i];
 
-		if (piece->kind == PIECE_MOVABLE && (scan->pinned || !mem_piece_move(piece)))
+		if (piece->kind == PIECE_MOVABLE &&
+		    (scan->pinned || !mem_piece_move(piece, unshared)))
 			piece->kind = PIECE_REMOTE;
 	}
 	scan_join(scan);
@@ -286,7 +288,7 @@ int mem_plan_make(struct mem_plan *plan, const void *addr, size_t length, bool w
 	if (!error) {
 		mem_extent_collect(NULL);
 		scan_limit(&scan);
-		scan_move(&scan);
+		scan_move(&scan, move == MEM_MOVE_UNSHARED);
 		plan_fill(plan, &scan);
 	}
 	mem_leave();

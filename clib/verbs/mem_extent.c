@@ -121,6 +121,17 @@ static bool extent_touches(const struct mem_extent *extent, uint64_t offset, uin
 	return offset < extent->offset + extent->length && extent->offset < offset + length;
 }
 
+bool mem_extent_is_unshared(uint64_t offset, uint64_t length)
+{
+	const struct mem_extent *extent;
+
+	for (extent = extent_list; extent; extent = extent->next) {
+		if (!extent->unshared && extent_touches(extent, offset, length))
+			return false;
+	}
+	return true;
+}
+
 void mem_extent_hold(uint64_t offset, uint64_t length, int change)
 {
 	struct mem_extent *extent;

@@ -18,6 +18,7 @@ struct mem_extent {
 	uint64_t length;
 	uintptr_t home; /* where it has been moved from */
 	uint32_t holds; /* mapped segments of regions that lie in it */
+	bool unshared;  /* buffers of a library of ours, which children of fork do not look at */
 	bool seen;      /* by the walk that looks for mappings */
 	struct mem_extent *idle; /* the next without holds, during that walk */
 };
@@ -36,6 +37,9 @@ struct mem_extent *mem_extent_first(void);
 struct mem_extent *mem_extent_make(uintptr_t home, uint64_t length);
 
 void mem_extent_remove(struct mem_extent *extent);
+
+/* Reports whether all that lies in a range of the file is unshared. */
+bool mem_extent_is_unshared(uint64_t offset, uint64_t length);
 
 /* Adds change to the holds of every extent that a range of the file touches. */
 void mem_extent_hold(uint64_t offset, uint64_t length, int change);

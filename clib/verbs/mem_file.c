@@ -292,6 +292,13 @@ void mem_file_replace(const struct maps_area *part, void *copy)
 	mmap(at, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 }
 
+void mem_file_make_private(const struct maps_area *part)
+{
+	if (mmap((void *)part->start, part->end - part->start, area_prot(part),
+		 MAP_PRIVATE | MAP_FIXED, file_fd, (off_t)part->offset) == MAP_FAILED)
+		mem_file_replace(part, NULL);
+}
+
 uint64_t mem_file_bytes(void)
 {
 	struct stat st;

@@ -39,6 +39,9 @@ void *mem_file_copy(const struct maps_area *part);
 /* Puts such memory, or a part of it, in the place of that mapping. Without, nothing is there. */
 void mem_file_replace(const struct maps_area *part, void *copy);
 
+/* Replaces a mapping by a private one of the file, in which what others write may show. */
+void mem_file_make_private(const struct maps_area *part);
+
 /* Returns the bytes of memory that the file takes. */
 uint64_t mem_file_bytes(void);
 

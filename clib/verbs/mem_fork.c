@@ -16,7 +16,8 @@
 
 struct fork_copy {
 	struct maps_area part;
-	unsigned char *bytes; /* NULL: there was no memory */
+	unsigned char *bytes; /* NULL: there was no memory, or it is not needed */
+	bool unshared;
 };
 
 /* Of the fork that is under way: there is one at a time, see ctx.c. */
@@ -50,7 +51,8 @@ static bool fork_copy_visit(const struct maps_area *area, void *arg)
 		return true;
 	if (fork_count == fork_room && !fork_grow())
 		return false;
-	copy.bytes = fork_fits ? mem_file_copy(area) : NULL;
+	copy.unshared = mem_extent_is_unshared(area->offset, area->end - area->start);
+	copy.bytes = fork_fits && !copy.unshared ? mem_file_copy(area) : NULL;
 	fork_copies[fork_count++] = copy;
 	return true;
 }
@@ -117,11 +119,13 @@ static bool fork_place_visit(const struct maps_area *area, void *arg)
 		++*next;
 	copy = &fork_copies[*next];
 	skip = *next < fork_count ? area->start - copy->part.start : 0;
-	if (*next < fork_count && area->start >= copy->part.start && area->end <= copy->part.end &&
-	    area->offset == copy->part.offset + skip)
-		mem_file_replace(area, copy->bytes ? copy->bytes + skip : NULL);
-	else /* another thread has moved it since */
+	if (*next >= fork_count || area->start < copy->part.start || area->end > copy->part.end ||
+	    area->offset != copy->part.offset + skip) /* another thread has moved it since */
 		mem_file_replace(area, mem_file_copy(area));
+	else if (copy->unshared)
+		mem_file_make_private(area);
+	else
+		mem_file_replace(area, copy->bytes ? copy->bytes + skip : NULL);
 	return true;
 }
 

@@ -7,20 +7,6 @@
 
 #include "memory.h"
 
-static void *wait_for_ever(void *arg)
-{
-	(void)arg;
-	pause();
-	return NULL;
-}
-
-static void start_thread(void)
-{
-	pthread_t thread;
-
-	CHECK(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0);
-}
-
 static uint64_t file_bytes(int fd)
 {
 	struct stat st;
@@ -431,6 +417,26 @@ static void test_fork_threads(void)
 	_exit(0);
 }
 
+/* Buffers of our own libraries cost a fork nothing, and children can still look at them. */
+static void test_fork_unshared(void)
+{
+	unsigned char *at = map_pages(64);
+	struct mem_plan plan;
+	pid_t pid;
+
+	memset(at, 1, 64 * PAGE);
+	CHECK(mem_plan_make(&plan, at, 64 * PAGE, true, MEM_MOVE_UNSHARED) == 0 && is_shared(at));
+	pid = fork();
+	if (pid == 0) {
+		CHECK(!is_shared(at) && is_all(at, 64 * PAGE, 1) && area_of(at).inode);
+		memset(at, 2, 64 * PAGE);
+		_exit(0);
+	}
+	expect_child(pid);
+	CHECK(is_all(at, 64 * PAGE, 1));
+	mem_plan_release(&plan);
+}
+
 /* Without memory for a copy the child has none of it, and can still become another program. */
 static void test_fork_no_memory(void)
 {
@@ -473,7 +479,8 @@ int main(int argc, char **argv)
 		{"given_advice", test_given_advice}, {"pinned", test_pinned},
 		{"fork", test_fork}, {"fork_large", test_fork_large},
 		{"fork_nested", test_fork_nested}, {"fork_changed", test_fork_changed},
-		{"fork_threads", test_fork_threads}, {"fork_no_memory", test_fork_no_memory},
+		{"fork_threads", test_fork_threads},
+		{"fork_unshared", test_fork_unshared}, {"fork_no_memory", test_fork_no_memory},
 	};
 
 	CHECK(argc == 2);

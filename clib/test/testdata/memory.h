@@ -84,4 +84,18 @@ static inline void expect_child(pid_t pid)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+static inline void *wait_for_ever(void *arg)
+{
+	(void)arg;
+	pause();
+	return NULL;
+}
+
+static inline void start_thread(void)
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, wait_for_ever, NULL) == 0);
+}
+
 #endif
