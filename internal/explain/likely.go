@@ -142,7 +142,7 @@ func rightsCause(c *abi.Cause) string {
 		out = append(out, fmt.Sprintf("%s without %v", verb, missing))
 	}
 	// Atomics of iWARP are not the queue pair's to grant.
-	isOfQP := isOfPeer(c) && !(hasTerminate(c) && asked == rdma.AccessRemoteAtomic)
+	isOfQP := isOfPeer(c) && (!hasTerminate(c) || asked != rdma.AccessRemoteAtomic)
 	if missing := asked &^ rdma.Access(c.QPAccess); isOfQP && missing != 0 {
 		out = append(out, fmt.Sprintf("qp_access_flags of this queue pair lack %v", missing))
 	}

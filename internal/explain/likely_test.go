@@ -42,16 +42,19 @@ func TestLikely_NAK_SaysOnlyWhatTheRequestCanHaveDone(t *testing.T) {
 			[]string{tooLong, "max_dest"},
 		},
 		{
-			rdma.WRRead, ib.NAKInvalidRequest, 0, []string{"lack remote_read", "max_dest_rd_atomic"},
+			rdma.WRRead, ib.NAKInvalidRequest, 0,
+			[]string{"lack remote_read", "max_dest_rd_atomic"},
 			[]string{tooLong},
 		},
 		{
-			rdma.WRFetchAdd, ib.NAKInvalidRequest, 8, []string{"lack remote_atomic"},
+			rdma.WRFetchAdd, ib.NAKInvalidRequest, 8,
+			[]string{"lack remote_atomic"},
 			[]string{tooLong, "multiple of 8"},
 		},
 		{
 			rdma.WRFetchAdd, ib.NAKInvalidRequest, 12,
-			[]string{"likely: the remote address 0xc is not a multiple of 8"}, []string{tooLong, "lack"},
+			[]string{"likely: the remote address 0xc is not a multiple of 8"},
+			[]string{tooLong, "lack"},
 		},
 		{rdma.WRAtomicWrite, ib.NAKInvalidRequest, 12, []string{"not a multiple of 8"}, nil},
 		{rdma.WRFlush, ib.NAKInvalidRequest, 12, []string{"flush_global"}, []string{"multiple"}},
@@ -60,7 +63,8 @@ func TestLikely_NAK_SaysOnlyWhatTheRequestCanHaveDone(t *testing.T) {
 		{rdma.WRSendWithInv, ib.NAKRemoteAccess, 0, []string{"the key to invalidate"}, []string{"range"}},
 		{
 			rdma.WRWrite, ib.NAKRemoteAccess, 0,
-			[]string{"outdated rkey", "; or the range", "memory window", "protection domains"}, nil,
+			[]string{"outdated rkey", "; or the range", "memory window", "protection domains"},
+			nil,
 		},
 	} {
 		c := refusedAs(tc.op, tc.code)

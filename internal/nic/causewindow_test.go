@@ -121,7 +121,8 @@ func TestCause_Datagrams_TellWhatIsWrongWithTheAddress(t *testing.T) {
 		}{
 			{sReset, rdma.QPAttrState},
 			{sInit, rdma.QPAttrState | rdma.QPAttrPKeyIndex | rdma.QPAttrPort | rdma.QPAttrQKey},
-			{sRTR, rdma.QPAttrState}, {sRTS, rdma.QPAttrState | rdma.QPAttrSQPSN},
+			{sRTR, rdma.QPAttrState},
+			{sRTS, rdma.QPAttrState | rdma.QPAttrSQPSN},
 		} {
 			a.State = uint32(step.to)
 			b.granted(q.modify(a, step.mask))

@@ -242,11 +242,11 @@ func (t *streams) closed(s *stream, e *iwarp.Event) {
 		t.nic.counters.StreamsNoMPA++
 	}
 	t.forget(s)
-	switch {
-	case closing == iwarp.CloseNone: // the shell has forgotten it
-	case closing == iwarp.CloseAbort:
+	switch closing {
+	case iwarp.CloseNone: // the shell has forgotten it
+	case iwarp.CloseAbort:
 		t.port().Abort(s.id)
-	default:
+	case iwarp.CloseFIN:
 		t.port().Close(s.id)
 	}
 	if q != nil {
