@@ -196,7 +196,7 @@ func (e *endpoint) postBad() bool {
 	var fit []*badRequest
 	for i := range badRequests {
 		for _, t := range badRequests[i].types {
-			if t == e.kind && !(w.streams != nil && badRequests[i].isPlacement()) {
+			if t == e.kind && (w.streams == nil || !badRequests[i].isPlacement()) {
 				fit = append(fit, &badRequests[i])
 			}
 		}

@@ -22,9 +22,6 @@ type network struct {
 	vector    work.Vector
 }
 
-// segmentMost is what a full TCP segment holds.
-const segmentMost = 1448
-
 func newNetwork(h *host) *network {
 	return &network{
 		host: h, listeners: map[nic.StreamID]nic.StreamListener{}, socks: map[nic.StreamID]*sock{},

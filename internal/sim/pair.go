@@ -315,7 +315,7 @@ func (p *pair) watch() {
 				continue
 			}
 			e.noteError()
-			if e.errorAt != clock.Never && !(w.streams != nil && p.isRenewing) {
+			if e.errorAt != clock.Never && (w.streams == nil || !p.isRenewing) {
 				p.spoil()
 				p.doom(flushTime)
 			}

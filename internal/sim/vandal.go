@@ -216,6 +216,7 @@ func (q *vandalQP) connect() {
 	case rdma.QPTypeRC, rdma.QPTypeXRCSend:
 		rts |= rdma.QPAttrTimeout | rdma.QPAttrRetryCnt | rdma.QPAttrRNRRetry |
 			rdma.QPAttrMaxQPRdAtomic
+	case rdma.QPTypeUC, rdma.QPTypeUD: // these have no timers
 	}
 	modify(rdma.QPStateRTR, a, rtr)
 	modify(rdma.QPStateRTS, a, rts)
