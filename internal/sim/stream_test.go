@@ -105,7 +105,7 @@ var streamMarks = []string{
 	"mishap.reset", "mishap.silence",
 	// Connections: CONNECT_ERROR, UNREACHABLE, REJECTED, DISCONNECTED.
 	"cm.event.6", "cm.event.7", "cm.event.8", "cm.event.10", "cm.reject", "cycle.disconnect",
-	"parting.done", "cycle.renew", "cycle.error", "cycle.destroy", "world.pair_at_rest",
+	"cycle.closing", "parting.done", "cycle.renew", "cycle.error", "cycle.destroy", "world.pair_at_rest",
 	// Programs.
 	"sleep.short", "sleep.long", "mishap.restart", "mishap.death", "mishap.dereg", "mem.rereg",
 	"bad.receive", "door.peer_invalidate", "door.READ", "door.WRITE", "event.last WQE reached",

@@ -286,10 +286,15 @@ func (e *endpoint) disconnect() {
 	if !wasSpoiled {
 		e.parted = parting{last: w.ids, spoils: e.pair.spoils}
 	}
+	e.isOpen = false
+	if w.chance(0.3) && e.qpState() == rdma.QPStateRTS {
+		w.mark("cycle.closing")
+		e.setState(rdma.QPStateSQD) // which is CLOSING on iWARP
+		return
+	}
 	if r := e.app.session.Disconnect(w.now, e.dial.id); r != nil {
 		w.court.Failf("%s: disconnect: %v", e.name, r)
 	}
-	e.isOpen = false
 }
 
 // parting is an orderly end: what was posted by then gets done, unless something else comes
