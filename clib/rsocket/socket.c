@@ -171,21 +171,36 @@ static uint64_t socket_finish_until(const struct rs_socket *rs)
 	return rs_now_us() + SOCKET_CLOSE_MS * 1000ull;
 }
 
+/*
+ * Leaves the rest to the service, until the moment given. Also what is flushed is freed there: the
+ * NIC takes its time with queue pairs, and a program of TCP's does not expect close to wait. So
+ * long a server would keep a listener that it is about to close, and get connections by it.
+ */
+static bool socket_leave_to_service(struct rs_socket *rs, uint64_t until)
+{
+	if (!rs->is_served || !rs->ep.cq)
+		return false;
+	atomic_fetch_add(&rs->refs, 1);
+	if (!service_linger(rs, until))
+		return true;
+	atomic_fetch_sub(&rs->refs, 1);
+	return false;
+}
+
 /* Tells the peer and waits for the last bytes to arrive, or lets the service do so. */
 static void socket_finish(struct rs_socket *rs)
 {
 	struct wait_limit limit = {.until = socket_finish_until(rs)};
 
-	if (limit.until) {
-		conn_shutdown(rs, SHUT_RDWR);
-		if (rs->is_served && !conn_is_flushed(rs)) {
-			atomic_fetch_add(&rs->refs, 1);
-			if (!service_linger(rs, limit.until))
-				return;
-			atomic_fetch_sub(&rs->refs, 1);
-		}
-		wait_for(rs, conn_is_flushed, &limit);
+	if (!limit.until) {
+		conn_fail(rs, 0);
+		socket_leave_to_service(rs, rs_now_us());
+		return;
 	}
+	conn_shutdown(rs, SHUT_RDWR);
+	if (socket_leave_to_service(rs, limit.until))
+		return;
+	wait_for(rs, conn_is_flushed, &limit);
 	conn_fail(rs, 0);
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -22,12 +23,25 @@ func byRDMA(t *testing.T, p *process, h *host, port int) {
 	p.until(t, "an RDMA connection", func() bool { return h.connected(t, port) > 0 })
 }
 
+// iperf3Ready waits until an iperf3 server is ready for its client of that number, from 1. Between
+// two clients it closes its listener, with the connections that nobody has accepted, and makes
+// another: who calls in between is dropped, by TCP as well.
+func iperf3Ready(t *testing.T, server *process, number int) {
+	t.Helper()
+	server.until(t, fmt.Sprintf("it is ready for client %d", number), func() bool {
+		return strings.Count(server.stdout.String(), "Server listening") == number
+	})
+}
+
 func TestIperf3(t *testing.T) {
 	atPlaces(t, func(t *testing.T, p place) {
 		port := newPort(t)
-		server := p.server.runTCP(t, "iperf3", "-s", "-p", strconv.Itoa(port))
-		server.listens(t, p.server, port)
-		for _, row := range []string{"-t 1", "-t 1 -R", "-t 1 --bidir", "-t 1 -P 4", "-n 3M -l 1000"} {
+		server := p.server.runTCP(t, "iperf3", "-s", "--forceflush", "-p", strconv.Itoa(port))
+		for i, row := range []string{
+			"-t 1", "-t 1 -R", "-t 1 --bidir", "-t 1 -P 4", "-n 3M -l 1000",
+		} {
+			iperf3Ready(t, server, i+1)
+			server.listens(t, p.server, port)
 			args := append([]string{"iperf3", "-c", p.address, "-p", strconv.Itoa(port)},
 				strings.Fields(row)...)
 			client := p.client.runTCP(t, args...)
@@ -40,6 +54,40 @@ func TestIperf3(t *testing.T) {
 		}
 		server.stop(t)
 	})
+}
+
+// TestClose_PeerHasEnded_DoesNotWaitForNIC: as with TCP, closing is done at once; what the NIC has
+// to free for it may take a while, here as long as it is stopped.
+func TestClose_PeerHasEnded_DoesNotWaitForNIC(t *testing.T) {
+	h := oneHost(t)
+	port := newPort(t)
+	nic := h.start(t, binary(t), "up")
+	nic.until(t, "it is ready", func() bool { return strings.Contains(h.ps(t), "no program") })
+	script, err := filepath.Abs(filepath.Join("testdata", "close_server.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := filepath.Join(h.dir, "told")
+	server := h.runTCP(t, "python3", script, strconv.Itoa(port), told)
+	server.listens(t, h, port)
+	h.runTCP(t, "python3", "-c", fmt.Sprintf(
+		"import socket; socket.create_connection(('127.0.0.1', %d)).close()", port)).succeed(t)
+	server.until(t, "the peer has ended", func() bool {
+		return strings.Contains(server.stdout.String(), "ended, by rdma")
+	})
+	if err := nic.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = nic.cmd.Process.Signal(syscall.SIGCONT) })
+	if err := os.WriteFile(told, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	server.until(t, "it has closed", func() bool {
+		return strings.Contains(server.stdout.String(), "closed\n")
+	})
+	_ = nic.cmd.Process.Signal(syscall.SIGCONT)
+	server.succeed(t)
+	nic.stop(t)
 }
 
 const nginxConfig = `
@@ -176,8 +224,9 @@ func TestNICKilled(t *testing.T) {
 func TestFallback(t *testing.T) {
 	atPlaces(t, func(t *testing.T, p place) {
 		port := newPort(t)
-		server := p.server.start(t, "iperf3", "-s", "-p", strconv.Itoa(port))
-		for _, row := range []string{"-t 1", "-n 1M"} {
+		server := p.server.start(t, "iperf3", "-s", "--forceflush", "-p", strconv.Itoa(port))
+		for i, row := range []string{"-t 1", "-n 1M"} {
+			iperf3Ready(t, server, i+1)
 			args := append([]string{"iperf3", "-c", p.address, "-p", strconv.Itoa(port)},
 				strings.Fields(row)...)
 			p.client.runTCP(t, args...).succeed(t)
