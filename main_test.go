@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	nictest.Main(m, map[string]func() error{"target": playTarget})
+	nictest.Main(m, map[string]func() error{"target": playTarget, "lender": playLender})
 }
 
 // playTarget offers 64 bytes of Go memory to the endpoint that it reads, and says where they are.

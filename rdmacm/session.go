@@ -159,7 +159,7 @@ type socket string
 
 // Connect implements verbs.Connector.
 func (s socket) Connect(context.Context) (*net.UnixConn, error) {
-	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: string(s), Net: "unixpacket"})
+	return ctl.DialSocket(string(s))
 }
 
 func dialNIC(ctx context.Context, nic verbs.Connector) (client *ctl.Client, err error) {

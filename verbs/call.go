@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -47,6 +48,23 @@ func call[Rsp any](c *Context, r request) (rsp Rsp, fds []int, err error) {
 		return rsp, nil, c.explain(r.op, ctl.ErrMalformed)
 	}
 	return rsp, msg.FDs, nil
+}
+
+// callWithFile is call for a request with the descriptor of a file, which stays open meanwhile. A
+// file that is closed or nil is told from a NIC that is gone.
+func callWithFile[Rsp any](c *Context, r request, file *os.File) (rsp Rsp, err error) {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return rsp, &OpError{Op: r.op, Err: err}
+	}
+	closed := raw.Control(func(fd uintptr) {
+		r.send = []int{int(fd)}
+		rsp, _, err = call[Rsp](c, r)
+	})
+	if closed != nil {
+		return rsp, &OpError{Op: r.op, Err: os.ErrClosed}
+	}
+	return rsp, err
 }
 
 // callList is call for a reply that is an array.

@@ -2,8 +2,10 @@ package verbs
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -40,8 +42,8 @@ type Context struct {
 	srqs     map[uint32]*SRQ               // by handle; guarded by mu
 	// regions also keeps registered slices alive, whoever else forgets them; guarded by mu.
 	regions map[uint32]*MR
-	windows map[uint32]*MW           // by handle; guarded by mu
-	dms     map[uint32]*DeviceMemory // by handle; guarded by mu
+	windows map[uint32]*MW             // by handle; guarded by mu
+	dms     map[*DeviceMemory]struct{} // what is imported twice is here twice; guarded by mu
 }
 
 func newContext(client *ctl.Client) *Context {
@@ -51,7 +53,7 @@ func newContext(client *ctl.Client) *Context {
 		dead:   make(chan struct{}), done: make(chan struct{}),
 		channels: map[uint32]*CompletionChannel{}, cqs: map[uint32]*CQ{},
 		qps: map[uint32]*QP{}, srqs: map[uint32]*SRQ{}, regions: map[uint32]*MR{},
-		windows: map[uint32]*MW{}, dms: map[uint32]*DeviceMemory{},
+		windows: map[uint32]*MW{}, dms: map[*DeviceMemory]struct{}{},
 	}
 }
 
@@ -91,7 +93,7 @@ func (c *Context) Close() error {
 	c.closed = true
 	qps, srqs, cqs := values(c.qps), values(c.srqs), values(c.cqs)
 	regions, channels := values(c.regions), values(c.channels)
-	windows, dms := values(c.windows), values(c.dms)
+	windows, dms := values(c.windows), slices.Collect(maps.Keys(c.dms))
 	c.mu.Unlock()
 
 	for _, q := range qps {
@@ -167,7 +169,7 @@ func (c *Context) adopt(object any) bool {
 	case *MW:
 		c.windows[o.handle] = o
 	case *DeviceMemory:
-		c.dms[o.handle] = o
+		c.dms[o] = struct{}{}
 	}
 	return true
 }
@@ -190,7 +192,7 @@ func (c *Context) disown(object any) {
 	case *MW:
 		delete(c.windows, o.handle)
 	case *DeviceMemory:
-		delete(c.dms, o.handle)
+		delete(c.dms, o)
 	}
 }
 

@@ -104,12 +104,17 @@ func Devices(ctx context.Context, opts ...Option) ([]DeviceInfo, error) {
 
 // Open opens a device by name; "" is the first one. The context ctx bounds the opening only.
 func Open(ctx context.Context, name string, opts ...Option) (*Context, error) {
+	return openWith(ctx, opts, func(c *Context) error { return c.open(name) })
+}
+
+// openWith is Open by steps of the caller's choice.
+func openWith(ctx context.Context, opts []Option, steps func(*Context) error) (*Context, error) {
 	c, err := greet(ctx, opts)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = c.client.Close() })
-	err = c.open(name)
+	err = steps(c)
 	if !stop() && err == nil {
 		err = ctx.Err() // the connection was closed as the last reply came
 	}

@@ -15,9 +15,10 @@ import (
 // DeviceMemory is memory of the NIC (ibv_alloc_dm(3)). On adapters it saves the way to the host's
 // memory; here it is a place that no program but this one and, through regions, its peers reach.
 type DeviceMemory struct {
-	ctx    *Context
-	handle uint32
-	length int
+	ctx      *Context
+	handle   uint32
+	length   int
+	imported bool
 
 	mu     sync.RWMutex
 	memory *shm.Memory // nil once released; guarded by mu
@@ -53,6 +54,9 @@ func (c *Context) AllocDeviceMemory(n int) (*DeviceMemory, error) {
 	}
 	return d, nil
 }
+
+// Handle names the memory to ImportDM.
+func (d *DeviceMemory) Handle() uint32 { return d.handle }
 
 // Len returns the length in bytes.
 func (d *DeviceMemory) Len() int { return d.length }
@@ -116,10 +120,13 @@ func (p *PD) RegisterDevice(d *DeviceMemory, off, n int, access Access) (*MR, er
 	})
 }
 
-// Close frees the memory. It is refused (EBUSY) while regions of it exist.
+// Close frees the memory. It is refused (EBUSY) while regions of it exist. Memory that was imported
+// is gone here only.
 func (d *DeviceMemory) Close() error {
-	if err := d.ctx.destroy("free device memory", abi.OpFreeDM, d.handle); err != nil {
-		return err
+	if !d.imported {
+		if err := d.ctx.destroy("free device memory", abi.OpFreeDM, d.handle); err != nil {
+			return err
+		}
 	}
 	d.ctx.disown(d)
 	d.release()

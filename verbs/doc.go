@@ -30,6 +30,13 @@
 // PD.AllocNull stands for parts of a message that nobody needs, and Context.AllocDeviceMemory is
 // memory of the NIC.
 //
+// # Several processes
+//
+// A process hands Context.File to another, over a Unix socket or to a child, with the handles of
+// what it shares. The other opens the same device by Import, and takes part by Context.ImportPD,
+// PD.ImportMR and Context.ImportDM: its queue pairs use regions of the first process without a
+// copy.
+//
 // # Tags
 //
 // A shared receive queue with SRQConfig.Tags sorts messages by the tag in their TagHeader into

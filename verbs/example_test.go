@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/softrnic/softrnic"
 	"github.com/softrnic/softrnic/verbs"
@@ -117,6 +119,69 @@ func ExampleStatusError() {
 	// true true
 	// 5 remote access error
 	// the peer answered with a NAK: remote access error
+}
+
+// One process lets another use its protection domain and a region. Here both are one program; the
+// descriptor and the handles would go over a Unix socket.
+func ExampleImport() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "rnic-import")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	socket := filepath.Join(dir, "nic.sock")
+	nic, err := softrnic.Start(ctx, softrnic.Config{Socket: socket})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer nic.Close()
+
+	// The first process.
+	first, err := verbs.Open(ctx, "", verbs.WithSocket(socket))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer first.Close()
+	pd, err := first.AllocPD()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	mr, err := pd.AllocMemory(4096, verbs.AccessAll)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	file, err := first.File()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	// The second process.
+	second, err := verbs.Import(ctx, file, verbs.WithSocket(socket))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer second.Close()
+	_ = file.Close()
+	shared, err := second.ImportPD(pd.Handle())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	region, err := shared.ImportMR(mr.Handle())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(region.Len(), region.LKey() == mr.LKey(), region.Addr() == mr.Addr())
+	// Output: 4096 true true
 }
 
 // A window lends a peer part of a region until it is invalidated.

@@ -41,6 +41,7 @@ const (
 	regionImplicit // all that the program has mapped
 	regionNull
 	regionDevice
+	regionImported // another context's; see PD.ImportMR
 )
 
 // Register makes the bytes of a slice a memory region. The slice must not be empty; it stays alive
@@ -165,8 +166,11 @@ type regMR struct {
 	Segment abi.Segment
 }
 
-// Bytes returns the memory; nil for a region that is no slice. That of AllocMemory is gone after
-// Close: touching it then is a fault.
+// Handle names the region to PD.ImportMR.
+func (r *MR) Handle() uint32 { return r.handle }
+
+// Bytes returns the memory; nil for a region that is no slice of this program. That of AllocMemory
+// is gone after Close: touching it then is a fault.
 func (r *MR) Bytes() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +204,8 @@ func (r *MR) SGE(off, n int) []SGE { return []SGE{r.Piece(off, n)} }
 
 // Close takes the region away from the NIC and its peers: when it returns, the NIC no longer
 // touches the memory. Work requests that still name it fail. It is refused (EBUSY) while a memory
-// window is bound to the region.
+// window is bound to the region. A region that was imported is gone here only
+// (ibv_unimport_mr(3)).
 func (r *MR) Close() error {
 	r.mu.Lock()
 	closed := r.closed
@@ -208,10 +213,12 @@ func (r *MR) Close() error {
 	if closed {
 		return nil
 	}
-	if err := r.ctx.destroy("deregister memory", abi.OpDeregMR, r.handle); err != nil {
-		return err
+	if r.kind != regionImported {
+		if err := r.ctx.destroy("deregister memory", abi.OpDeregMR, r.handle); err != nil {
+			return err
+		}
+		r.ctx.disown(r)
 	}
-	r.ctx.disown(r)
 	r.release()
 	return nil
 }

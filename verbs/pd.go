@@ -9,9 +9,10 @@ import (
 // PD is a protection domain: memory, queue pairs and address handles work together only within
 // one.
 type PD struct {
-	ctx    *Context
-	handle uint32
-	closed atomic.Bool
+	ctx      *Context
+	handle   uint32
+	imported bool
+	closed   atomic.Bool
 }
 
 // AllocPD makes a protection domain.
@@ -28,8 +29,23 @@ func (c *Context) AllocPD() (*PD, error) {
 // Context returns the context that the domain belongs to.
 func (p *PD) Context() *Context { return p.ctx }
 
-// Close frees the domain. It is refused (EBUSY) while objects of it exist.
+// Handle names the domain to ImportPD.
+func (p *PD) Handle() uint32 { return p.handle }
+
+// Close frees the domain. It is refused (EBUSY) while objects of it exist. A domain that was
+// imported is gone here only (ibv_unimport_pd(3)), and what was made in it stays; see Dealloc.
 func (p *PD) Close() error {
+	if p.imported {
+		p.closed.Store(true)
+		return nil
+	}
+	return p.Dealloc()
+}
+
+// Dealloc frees the domain in every context that has it, whichever made it (ibv_dealloc_pd(3)):
+// programs that share it agree who does. It is refused (EBUSY) while objects of it exist, in any
+// program. Others that ask for something in the domain afterwards are refused (EINVAL).
+func (p *PD) Dealloc() error {
 	if p.isClosed() {
 		return nil
 	}

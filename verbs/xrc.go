@@ -31,7 +31,7 @@ type XRCDConfig struct {
 }
 
 // OpenXRCD opens an XRC domain. Errors are EAGAIN where the file has none and Create is not set,
-// EINVAL where it has one and Exclusive is.
+// EINVAL where it has one and Exclusive is, os.ErrClosed for a file that was closed.
 func (c *Context) OpenXRCD(cfg XRCDConfig) (*XRCD, error) {
 	var req abi.OpenXRCDReq
 	if cfg.Create {
@@ -41,10 +41,13 @@ func (c *Context) OpenXRCD(cfg XRCDConfig) (*XRCD, error) {
 		req.Flags |= abi.XRCDExclusive
 	}
 	r := request{op: "open XRC domain", code: abi.OpOpenXRCD, body: ctl.Bytes(&req)}
+	var rsp abi.HandleMsg
+	var err error
 	if cfg.File != nil {
-		r.send = []int{int(cfg.File.Fd())}
+		rsp, err = callWithFile[abi.HandleMsg](c, r, cfg.File)
+	} else {
+		rsp, _, err = call[abi.HandleMsg](c, r)
 	}
-	rsp, _, err := call[abi.HandleMsg](c, r)
 	if err != nil {
 		return nil, err
 	}

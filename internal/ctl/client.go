@@ -7,12 +7,14 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/invariant"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -42,6 +44,8 @@ type Client struct {
 	conn *Conn
 	seq  uint32
 	gone bool
+	// filed says that others may hold the connection, so that closing it here does not end it.
+	filed atomic.Bool
 }
 
 // Dial connects to the NIC at a socket path; see SocketPath for the default one.
@@ -70,13 +74,31 @@ const (
 // dialPatiently waits while the NIC's queue of connections is full, as a blocking connect does.
 func dialPatiently(path string) (sock *net.UnixConn, err error) {
 	for range dialTries {
-		sock, err = net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
+		sock, err = DialSocket(path)
 		if !errors.Is(err, syscall.EAGAIN) {
 			return sock, err
 		}
 		time.Sleep(dialInterval)
 	}
 	return nil, err
+}
+
+// DialSocket makes the connection alone. The kernel chooses a name for this end, by which the NIC
+// knows the connection should its descriptor come back to it (see NameOf).
+func DialSocket(path string) (*net.UnixConn, error) {
+	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
+		// Without a name the connection is good for all but imports.
+		return raw.Control(func(fd uintptr) {
+			_ = unix.Bind(int(fd), &unix.SockaddrUnix{})
+		})
+	}}
+	conn, err := dialer.Dial("unixpacket", path)
+	if err != nil {
+		return nil, err
+	}
+	sock, ok := conn.(*net.UnixConn)
+	invariant.Assert(ok, "ctl: a Unix connection is none")
+	return sock, nil
 }
 
 // NewClient makes a client of a connection that is there, such as one end of Pair, and owns it
@@ -89,8 +111,34 @@ func NewClient(sock *net.UnixConn) *Client {
 // returns an error that Is os.ErrDeadlineExceeded, and the connection is of no more use.
 func (c *Client) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
 
-// Close ends the connection and with it everything that was made through it.
-func (c *Client) Close() error { return c.conn.Close() }
+// Close ends the connection and with it everything that was made through it, whoever else holds
+// its File. What Inherit returned keeps it.
+func (c *Client) Close() error {
+	if c.filed.Load() {
+		_ = c.conn.sock.CloseWrite()
+	}
+	return c.conn.Close()
+}
+
+// File returns a descriptor of the connection: with it another process imports what was made
+// through the connection. It is refused (EOPNOTSUPP) where the NIC could not tell whose it is.
+func (c *Client) File() (*os.File, error) {
+	fd := -1
+	c.filed.Store(true)
+	err := c.conn.control(func(own int) (err error) {
+		if NameOf(own) == "" {
+			return rdma.Refuse(syscall.EOPNOTSUPP, "the connection to the NIC has no name: the NIC"+
+				" is inside the program, or the kernel older than Linux 5.14")
+		}
+		fd, err = unix.FcntlInt(uintptr(own), unix.F_DUPFD_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	// Not by net.UnixConn.File, whose Fd makes the connection a blocking one for all that have it.
+	return os.NewFile(uintptr(fd), "rnic control"), nil
+}
 
 // Peer tells which process is the NIC.
 func (c *Client) Peer() (Peer, error) { return c.conn.Peer() }
