@@ -343,7 +343,8 @@ static void event_tell(const struct rdma_cm_event *event)
 
 	switch (event->event) {
 	case RDMA_CM_EVENT_REJECTED:
-		family = "reject";
+		if (event->status >= 0)
+			family = "reject";
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:

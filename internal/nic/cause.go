@@ -296,6 +296,8 @@ func (q *qp) Note(_ *ibt.QP, e work.Cause) {
 		Kind: ErrorRequest, QPN: q.qpn, Chain: explain.Chain(c), Cause: c,
 	}
 	switch {
+	case e.HasTerminate && e.IsTold && e.Status == rdma.WCSuccess:
+		r.Kind = ErrorConnection
 	case e.HasTerminate && e.IsTold:
 	case e.IsResponder, e.HasTerminate:
 		r.Kind = ErrorPeer

@@ -272,8 +272,7 @@ func (c *Conn) endSegment() {
 	case iwarp.KindUnknown:
 	}
 	if f != faultNone {
-		n := h.Opcode.Info().ContentLen
-		c.refuseSegment(f, s.content[:n])
+		c.refuseSegment(f, terminatedHeader(h.Opcode, s.content[:]))
 	}
 }
 

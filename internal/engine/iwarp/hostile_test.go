@@ -486,6 +486,16 @@ func TestHostile_MoreReadsThanAgreed_AreTerminated(t *testing.T) {
 	}
 }
 
+// TestHostile_TerminatedHeader_IsOfReadsAndAtomicsAlone: readers take what is marked as an RDMAP
+// header for that of a READ (RFC 5040 4.8).
+func TestHostile_TerminatedHeader_IsOfReadsAndAtomicsAlone(t *testing.T) {
+	r := responderNode(t, nodeConfig{})
+	r.say(only(iwarp.OpcodeImmediate, 1, iwarp.ImmediateLen))
+	if x := r.wantTerminate(iwarp.CodeUntaggedNoBuffer); len(x.DDP) == 0 || len(x.RDMAP) != 0 {
+		t.Errorf("Terminate with %d and %d bytes of headers", len(x.DDP), len(x.RDMAP))
+	}
+}
+
 func TestHostile_Terminate_FlushesAndTells(t *testing.T) {
 	for _, isMirrored := range []bool{false, true} {
 		r := initiatorNode(t, nodeConfig{})
@@ -508,6 +518,13 @@ func TestHostile_Terminate_FlushesAndTells(t *testing.T) {
 			c[0].Terminate != uint16(iwarp.CodeProtectionSTag) || c[0].Asked != rdma.AccessRemoteRead {
 			t.Errorf("evidence %+v", c)
 		}
+	}
+	// One that is about no request names none.
+	r := responderNode(t, nodeConfig{})
+	x := iwarp.Terminate{Code: iwarp.CodeRDMAPLocal}
+	r.say(fpdu(iwarp.Header{Opcode: iwarp.OpcodeTerminate, Last: true, MSN: 1}, x.Append(nil)))
+	if c := r.n.causes; len(c) != 1 || !c[0].IsTold || c[0].Status != rdma.WCSuccess {
+		t.Errorf("evidence %+v", c)
 	}
 	// A Terminate that is cut, or longer than any.
 	for _, n := range []int{0, 1, 3, 5, 200, 9000} {

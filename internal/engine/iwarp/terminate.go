@@ -20,6 +20,17 @@ func (c *Conn) refuseSegment(f fault, content []byte) {
 	c.refuse(f, &t, uint8(s.header.Opcode))
 }
 
+// terminatedHeader returns the Terminated RDMA Header of a message: that of a READ or of an atomic is
+// its content, and no other has one (RFC 5040 4.8, RFC 7306 5).
+func terminatedHeader(o iwarp.Opcode, content []byte) []byte {
+	switch info := o.Info(); info.Kind {
+	case iwarp.KindReadRequest, iwarp.KindAtomicRequest:
+		return content[:info.ContentLen]
+	default:
+		return nil
+	}
+}
+
 // refuseFPDU ends the connection for an FPDU that MPA does not let through.
 func (c *Conn) refuseFPDU(code iwarp.Code) {
 	c.qp.recv.cause = work.Cause{}
@@ -96,10 +107,10 @@ func (c *Conn) handleTerminate(content []byte) {
 	var t iwarp.Terminate
 	_ = t.Parse(content) // a cut one still tells its code
 	x := work.Cause{
-		Status: rdma.WCWRFlushErr, Vendor: abi.VendorTerminate,
-		Terminate: uint16(t.Code), HasTerminate: true, IsTold: true,
+		Vendor: abi.VendorTerminate, Terminate: uint16(t.Code), HasTerminate: true, IsTold: true,
 	}
 	if w := q.blamed(&t); w != nil {
+		x.Status = rdma.WCWRFlushErr
 		x.WRID, x.Opcode = w.WQE.WRID, w.WQE.Opcode
 		x.Key, x.Addr, x.Length = rdma.Key(w.WQE.RKey), w.WQE.RemoteAddr, uint64(w.Length)
 		x.Asked = rightOf(w.op.kind)

@@ -104,8 +104,10 @@ func (f *Frame) parse(b []byte, key string) (n int, err error) {
 	f.Reject = flags&frameReject != 0
 	f.LargeFPDU = flags&frameLargeFPDU != 0 || !f.IsReply && flags&frameLargeAsked != 0
 	f.Revision = b[17]
-	f.Enhanced = f.Revision == Revision2 && flags&frameEnhanced != 0
 	private := int(binary.BigEndian.Uint16(b[18:]))
+	// A refusal says no, whatever else it leaves out.
+	hasSetup := private >= SetupLen || !f.IsReply || !f.Reject
+	f.Enhanced = f.Revision == Revision2 && flags&frameEnhanced != 0 && hasSetup
 	switch {
 	case private > PrivateDataMax:
 		return 0, ErrPrivateData

@@ -192,3 +192,13 @@ func FuzzParseFrame_AppendParse(f *testing.F) {
 		}
 	})
 }
+
+// A refusal without room for the depths is a refusal all the same.
+func TestFrame_RefusalWithoutDepths_IsOne(t *testing.T) {
+	for _, private := range []string{"\x00\x00", "\x00\x02no"} {
+		f, n, err := ParseReply([]byte(replyKey + "\x30\x02" + private))
+		if err != nil || n == 0 || !f.Reject || f.Enhanced || string(f.PrivateData) != private[2:] {
+			t.Errorf("%q: %v, %d, %v", private, f, n, err)
+		}
+	}
+}
