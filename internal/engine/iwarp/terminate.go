@@ -20,8 +20,8 @@ func (c *Conn) refuseSegment(f fault, content []byte) {
 	c.refuse(f, &t, uint8(s.header.Opcode))
 }
 
-// terminatedHeader returns the Terminated RDMA Header of a message: that of a READ or of an atomic is
-// its content, and no other has one (RFC 5040 4.8, RFC 7306 5).
+// terminatedHeader returns the Terminated RDMA Header of a message: that of a READ or of an atomic
+// is its content, and no other has one (RFC 5040 4.8, RFC 7306 5).
 func terminatedHeader(o iwarp.Opcode, content []byte) []byte {
 	switch info := o.Info(); info.Kind {
 	case iwarp.KindReadRequest, iwarp.KindAtomicRequest:
