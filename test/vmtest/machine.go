@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -129,12 +128,25 @@ func (m *Machine) ConsoleText() string {
 
 func (m *Machine) dial() (conn net.Conn, err error) {
 	m.Host.Do(func() {
-		// Without a deadline of its own, Dialer would connect on this goroutine, too; the socket
-		// is made here in any case, and belongs to this namespace.
-		conn, err = net.DialTCP("tcp4", nil,
-			net.TCPAddrFromAddrPort(netip.MustParseAddrPort(agentAddress)))
+		// To one address a Dialer makes its socket on this goroutine, so that it belongs to this
+		// namespace. A machine that is stuck must not take the kernel's two minutes each time.
+		d := net.Dialer{Timeout: dialPatience}
+		conn, err = d.Dial("tcp4", agentAddress)
 	})
 	return conn, err
+}
+
+// dialPatience is how long a machine may take to answer at all.
+const dialPatience = 10 * time.Second
+
+// IsAlive reports that the machine still takes requests: a driver may lock its kernel up.
+func (m *Machine) IsAlive() bool {
+	conn, err := m.dial()
+	if err != nil {
+		return false
+	}
+	_ = conn.Close()
+	return true
 }
 
 // Result is how a program ended. Status is −1 when it did not start or was killed.
