@@ -69,7 +69,7 @@ type NIC struct {
 
 	run    runQueue
 	pacer  pacer
-	timers timerHeap
+	timers timerHeap[*qp]
 	doomed []*cq // overrun CQs whose QPs have to fail yet
 	// moderated are the CQs that hold an event back.
 	moderated moderatedList
@@ -266,7 +266,7 @@ func (n *NIC) settle(q *qp) {
 	if q.ibt.HasWork() {
 		n.run.push(q)
 	}
-	n.timers.update(q, q.ibt.PollTimeout())
+	n.timers.update(&q.timer, q.ibt.PollTimeout())
 }
 
 // show publishes the QP's state. In the error state receives ring the doorbell too; those that

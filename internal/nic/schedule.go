@@ -64,69 +64,77 @@ func (r *runQueue) remove(q *qp) {
 	r.count--
 }
 
-// timerHeap orders QPs by deadline. A deadline that moves later is left where it is and looked at
+// timer is the timer of a queue pair or of a stream.
+type timer[T any] struct {
+	owner    T
+	order    uint32 // decides between equal deadlines, so that whatever happens repeats
+	deadline clock.Time
+	index    int // in the heap + 1; 0 = not in it
+}
+
+// timerHeap orders timers by deadline. A deadline that moves later is left where it is and looked at
 // again when it comes, since that is what most timers do: the peer answers in time.
-type timerHeap []*qp
+type timerHeap[T any] []*timer[T]
 
-func (h timerHeap) Len() int { return len(h) }
+func (h timerHeap[T]) Len() int { return len(h) }
 
-func (h timerHeap) Less(i, j int) bool {
+func (h timerHeap[T]) Less(i, j int) bool {
 	if h[i].deadline != h[j].deadline {
 		return h[i].deadline < h[j].deadline
 	}
-	return h[i].handle < h[j].handle
+	return h[i].order < h[j].order
 }
 
-func (h timerHeap) Swap(i, j int) {
+func (h timerHeap[T]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].timer, h[j].timer = i+1, j+1
+	h[i].index, h[j].index = i+1, j+1
 }
 
 // Push implements heap.Interface.
-func (h *timerHeap) Push(x any) {
-	q := x.(*qp)
-	*h = append(*h, q)
-	q.timer = len(*h)
+func (h *timerHeap[T]) Push(x any) {
+	t := x.(*timer[T])
+	*h = append(*h, t)
+	t.index = len(*h)
 }
 
 // Pop implements heap.Interface.
-func (h *timerHeap) Pop() any {
+func (h *timerHeap[T]) Pop() any {
 	last := len(*h) - 1
-	q := (*h)[last]
+	t := (*h)[last]
 	(*h)[last] = nil
 	*h = (*h)[:last]
-	q.timer = 0
-	return q
+	t.index = 0
+	return t
 }
 
-func (h *timerHeap) update(q *qp, at clock.Time) {
+func (h *timerHeap[T]) update(t *timer[T], at clock.Time) {
 	switch {
-	case q.timer == 0 && at != clock.Never:
-		q.deadline = at
-		heap.Push(h, q)
-	case q.timer != 0 && at < q.deadline:
-		q.deadline = at
-		heap.Fix(h, q.timer-1)
+	case t.index == 0 && at != clock.Never:
+		t.deadline = at
+		heap.Push(h, t)
+	case t.index != 0 && at < t.deadline:
+		t.deadline = at
+		heap.Fix(h, t.index-1)
 	}
 }
 
-func (h *timerHeap) remove(q *qp) {
-	if q.timer != 0 {
-		heap.Remove(h, q.timer-1)
+func (h *timerHeap[T]) remove(t *timer[T]) {
+	if t.index != 0 {
+		heap.Remove(h, t.index-1)
 	}
 }
 
-func (h *timerHeap) next() clock.Time {
+func (h *timerHeap[T]) next() clock.Time {
 	if len(*h) == 0 {
 		return clock.Never
 	}
 	return (*h)[0].deadline
 }
 
-// due removes and returns a QP whose deadline has come, or nil.
-func (h *timerHeap) due(now clock.Time) *qp {
+// due removes a timer whose deadline has come and returns its owner, or the zero value.
+func (h *timerHeap[T]) due(now clock.Time) (owner T) {
 	if len(*h) == 0 || (*h)[0].deadline > now {
-		return nil
+		return owner
 	}
-	return heap.Pop(h).(*qp)
+	return heap.Pop(h).(*timer[T]).owner
 }

@@ -1,11 +1,5 @@
 package nic
 
-import (
-	"container/heap"
-
-	"github.com/softrnic/softrnic/internal/clock"
-)
-
 // streamQueue holds the streams that have something to send, in turn.
 type streamQueue struct {
 	head, tail *stream
@@ -64,71 +58,4 @@ func (r *streamQueue) remove(s *stream) {
 		r.tail = prev
 	}
 	s.isQueued, s.nextRun = false, nil
-}
-
-// streamTimers orders streams by deadline. As with queue pairs, a deadline that moves later is left
-// where it is and looked at again when it comes.
-type streamTimers []*stream
-
-func (h streamTimers) Len() int { return len(h) }
-
-func (h streamTimers) Less(i, j int) bool {
-	if h[i].deadline != h[j].deadline {
-		return h[i].deadline < h[j].deadline
-	}
-	return h[i].id < h[j].id
-}
-
-func (h streamTimers) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].timer, h[j].timer = i+1, j+1
-}
-
-// Push implements heap.Interface.
-func (h *streamTimers) Push(x any) {
-	s := x.(*stream)
-	*h = append(*h, s)
-	s.timer = len(*h)
-}
-
-// Pop implements heap.Interface.
-func (h *streamTimers) Pop() any {
-	last := len(*h) - 1
-	s := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
-	s.timer = 0
-	return s
-}
-
-func (h *streamTimers) update(s *stream, at clock.Time) {
-	switch {
-	case s.timer == 0 && at != clock.Never:
-		s.deadline = at
-		heap.Push(h, s)
-	case s.timer != 0 && at < s.deadline:
-		s.deadline = at
-		heap.Fix(h, s.timer-1)
-	}
-}
-
-func (h *streamTimers) remove(s *stream) {
-	if s.timer != 0 {
-		heap.Remove(h, s.timer-1)
-	}
-}
-
-func (h *streamTimers) next() clock.Time {
-	if len(*h) == 0 {
-		return clock.Never
-	}
-	return (*h)[0].deadline
-}
-
-// due removes and returns a stream whose deadline has come, or nil.
-func (h *streamTimers) due(now clock.Time) *stream {
-	if len(*h) == 0 || (*h)[0].deadline > now {
-		return nil
-	}
-	return heap.Pop(h).(*stream)
 }

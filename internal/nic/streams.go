@@ -19,7 +19,7 @@ type streams struct {
 	byID    map[StreamID]*stream
 	last    StreamID
 	run     streamQueue
-	timers  streamTimers
+	timers  timerHeap[*stream]
 	unasked []*stream // came in and have said nothing that makes sense yet; oldest first
 	// flushing are the queue pairs whose queues hold more than one call flushes.
 	flushing []*qp
@@ -52,8 +52,7 @@ type stream struct {
 	// Run queue and timer heap.
 	nextRun  *stream
 	isQueued bool
-	deadline clock.Time
-	timer    int // index in the heap + 1; 0 = not in it
+	timer    timer[*stream]
 }
 
 func newStreams(n *NIC) *streams {
@@ -69,6 +68,7 @@ func (t *streams) add(s *stream) *stream {
 		t.last++
 		if t.last != 0 && t.byID[t.last] == nil {
 			s.id = t.last
+			s.timer.owner, s.timer.order = s, uint32(s.id)
 			t.byID[s.id] = s
 			return s
 		}
@@ -81,7 +81,7 @@ func (t *streams) forget(s *stream) {
 	delete(t.byID, s.id)
 	t.setAsked(s)
 	t.run.remove(s)
-	t.timers.remove(s)
+	t.timers.remove(&s.timer)
 	if q := s.qp; q != nil && q.stream == s {
 		q.stream = nil
 	}
@@ -154,7 +154,7 @@ func (t *streams) connected(s *stream, c *StreamConnected) {
 	s.isDialing = false
 	switch {
 	case c.Errno == syscall.ECONNREFUSED && t.isPatient(s):
-		t.timers.update(s, t.nic.now.Add(limits.RefusedPause))
+		t.timers.update(&s.timer, t.nic.now.Add(limits.RefusedPause))
 		return
 	case c.Errno != 0:
 		t.forget(s)
@@ -214,7 +214,7 @@ func (t *streams) settle(s *stream) {
 	if !s.isFull && s.conn.HasWork() {
 		t.run.push(s)
 	}
-	t.timers.update(s, s.conn.PollTimeout())
+	t.timers.update(&s.timer, s.conn.PollTimeout())
 }
 
 // react moves a stream by one event of its engine.
