@@ -72,8 +72,8 @@ type timer[T any] struct {
 	index    int // in the heap + 1; 0 = not in it
 }
 
-// timerHeap orders timers by deadline. A deadline that moves later is left where it is and looked at
-// again when it comes, since that is what most timers do: the peer answers in time.
+// timerHeap orders timers by deadline. A deadline that moves later is left where it is and looked
+// at again when it comes, since that is what most timers do: the peer answers in time.
 type timerHeap[T any] []*timer[T]
 
 func (h timerHeap[T]) Len() int { return len(h) }
