@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +27,25 @@ type host struct {
 	programs string
 	own      string // name of the device that programs are to use
 	nic      *exec.Cmd
+	log      nicLog
+}
+
+// nicLog is what a NIC has logged so far.
+type nicLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *nicLog) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *nicLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // newHost starts a NIC in the namespace. Programs use its device own; up are options of "rnic up".
@@ -38,9 +58,8 @@ func newHost(t *testing.T, ns *netnstest.Namespace, img image, up ...string) *ho
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	h := &host{ns: ns, dir: dir, programs: img.programs, own: img.driver.ours}
-	var log bytes.Buffer
 	h.nic = h.command(binary(t), append([]string{"up"}, up...)...)
-	h.nic.Stdout, h.nic.Stderr = &log, &log
+	h.nic.Stdout, h.nic.Stderr = &h.log, &h.log
 	h.ns.Do(func() { err = h.nic.Start() })
 	if err != nil {
 		t.Fatalf("start the NIC: %v", err)
@@ -49,7 +68,7 @@ func newHost(t *testing.T, ns *netnstest.Namespace, img image, up ...string) *ho
 		_ = h.nic.Process.Signal(syscall.SIGTERM)
 		_ = h.nic.Wait()
 		if t.Failed() {
-			t.Logf("log of the NIC:\n%s", log.String())
+			t.Logf("log of the NIC:\n%s", h.log.String())
 		}
 	})
 	h.awaitNIC(t)
