@@ -126,6 +126,8 @@ func TestUp_DevicesThatCannotBe_AreUsageErrorsThatSayWhy(t *testing.T) {
 		"run --device x=iwarp,mtu=9 -- true":          "none of crc, fpdu, markers, mpa",
 		"run --device a --device b -- true":           "roce has one device",
 		"up --device rnic0=none --device iwarp0=none": "no device is left",
+		"up --device iwarp0":                          "write iwarp0=iwarp if you mean that one",
+		"up --local-only --device rnic0=none":         "no device is left",
 	} {
 		root := newRoot()
 		var errors bytes.Buffer

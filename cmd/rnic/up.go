@@ -77,7 +77,7 @@ func (o *upOptions) check() error {
 	if _, err := o.logger(io.Discard); err != nil {
 		return err
 	}
-	if _, err := daemon.ParseDevices(o.devices); err != nil {
+	if _, err := daemon.ParseDevices(o.devices, o.localOnly); err != nil {
 		return errors.New("--device: " + userText(err))
 	}
 	for _, text := range o.addresses {

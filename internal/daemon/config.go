@@ -111,7 +111,7 @@ func (c Config) withDefaults() (Config, faulty.Profile, error) {
 
 // devices are those of the NIC; it refuses what cannot be, or not here.
 func (c *Config) devices() ([]nic.DeviceConfig, error) {
-	devices, err := parseDevices(c.Devices, c.NoNetwork || c.Wire != nil)
+	devices, err := ParseDevices(c.Devices, c.NoNetwork || c.Wire != nil)
 	if err != nil {
 		return nil, err
 	}

@@ -33,12 +33,10 @@ const noDevice = "none"
 
 // ParseDevices reads what devices a NIC is to have, each as NAME[=TRANSPORT[,OPTION…]]. Every
 // transport has one device, named as given or by default; NAME=none leaves that of a default name
-// out.
-func ParseDevices(specs []string) ([]nic.DeviceConfig, error) { return parseDevices(specs, false) }
-
-// parseDevices is ParseDevices, of a NIC that keeps to itself if isAlone.
-func parseDevices(specs []string, isAlone bool) ([]nic.DeviceConfig, error) {
+// out. A NIC that keeps to itself (isAlone) has none unasked that takes ports of the host.
+func ParseDevices(specs []string, isAlone bool) ([]nic.DeviceConfig, error) {
 	var chosen [len(defaultDevices)]*nic.DeviceConfig
+	var by [len(defaultDevices)]string  // the specification that chose a device
 	var out [len(defaultDevices)]string // the specification that leaves a device out
 	for _, spec := range specs {
 		name, rest, _ := strings.Cut(spec, "=")
@@ -56,32 +54,53 @@ func parseDevices(specs []string, isAlone bool) ([]nic.DeviceConfig, error) {
 		}
 		at := int(c.Transport)
 		if chosen[at] != nil {
-			return nil, fmt.Errorf("daemon: devices %s and %s: %v has one device", chosen[at].Name,
-				c.Name, c.Transport)
+			return nil, fmt.Errorf("daemon: devices %s and %s: %v has one device; %s", by[at], spec,
+				c.Transport, remedyForTwo(spec, &c))
 		}
-		chosen[at] = &c
+		chosen[at], by[at] = &c, spec
 	}
 	for i, d := range defaultDevices {
 		switch {
 		case chosen[i] != nil && out[i] != "":
-			return nil, fmt.Errorf("daemon: device %s contradicts %s: both are of %v",
-				chosen[i].Name, out[i], d.transport)
+			return nil, fmt.Errorf("daemon: device %s contradicts %s: both are of %v, so drop one",
+				by[i], out[i], d.transport)
 		case chosen[i] == nil && out[i] == "" && (!isAlone || !d.needsNetwork):
 			chosen[i] = &nic.DeviceConfig{Name: d.name, Transport: d.transport}
 		}
 	}
-	return gather(chosen[:])
+	return gather(chosen[:], by[:])
 }
 
-// gather lists the devices that there are, and checks what concerns several of them.
-func gather(chosen []*nic.DeviceConfig) ([]nic.DeviceConfig, error) {
+// remedyForTwo says what to write where a specification is the second of its transport. Who names
+// no transport may not know that it is the default's.
+func remedyForTwo(spec string, c *nic.DeviceConfig) string {
+	other := c.Transport
+	for _, d := range defaultDevices {
+		if d.transport != c.Transport {
+			other = d.transport
+		}
+	}
+	if strings.Contains(spec, "=") {
+		return fmt.Sprintf("drop one of them, or write %s=%v", c.Name, other)
+	}
+	return fmt.Sprintf("a device without a transport is of %v: write %s=%v for the other",
+		c.Transport, c.Name, other)
+}
+
+// gather lists the devices that there are, and checks what concerns several of them; by has the
+// specification of each, or nothing for a default one.
+func gather(chosen []*nic.DeviceConfig, by []string) ([]nic.DeviceConfig, error) {
 	var out []nic.DeviceConfig
-	for _, c := range chosen {
+	for i, c := range chosen {
 		if c == nil {
 			continue
 		}
-		if slices.ContainsFunc(out, func(o nic.DeviceConfig) bool { return o.Name == c.Name }) {
-			return nil, fmt.Errorf("daemon: two devices are called %s", c.Name)
+		for j, o := range chosen[:i] {
+			if o != nil && o.Name == c.Name && by[i] == "" {
+				return nil, sameName(o, c, by[j], "")
+			} else if o != nil && o.Name == c.Name {
+				return nil, sameName(c, o, by[i], by[j])
+			}
 		}
 		out = append(out, *c)
 	}
@@ -89,6 +108,19 @@ func gather(chosen []*nic.DeviceConfig) ([]nic.DeviceConfig, error) {
 		return nil, errors.New("daemon: no device is left; a NIC has at least one")
 	}
 	return out, nil
+}
+
+// sameName is the error of two devices that bear one name: one that spec asked for, and another,
+// which is a default one where otherSpec is empty.
+func sameName(c, other *nic.DeviceConfig, spec, otherSpec string) error {
+	if otherSpec != "" {
+		return fmt.Errorf("daemon: two devices are called %s: %s and %s; give one of them another"+
+			" name", c.Name, otherSpec, spec)
+	}
+	return fmt.Errorf("daemon: two devices are called %s: %s makes one of %v, and that of %v has the"+
+		" name by default; write %s=%v if you mean that one, else choose another name for yours or"+
+		" for that one (NAME=%v), or leave that one out (%s=%s)", c.Name, spec, c.Transport,
+		other.Transport, c.Name, other.Transport, other.Transport, c.Name, noDevice)
 }
 
 // defaultDevice finds a device that can be left out.

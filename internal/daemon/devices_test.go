@@ -60,7 +60,7 @@ func TestParseDevices_GoodOnes_AreOneOfEachTransportRoCEFirst(t *testing.T) {
 		"iwarp0=roce w=iwarp,fpdu=auto": with(one(roce("iwarp0")),
 			one(iwarp("w", nic.StreamOptions{}))),
 	} {
-		got, err := ParseDevices(strings.Fields(specs))
+		got, err := ParseDevices(strings.Fields(specs), false)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %+v, %v; want %+v", specs, got, err, want)
 		}
@@ -69,35 +69,44 @@ func TestParseDevices_GoodOnes_AreOneOfEachTransportRoCEFirst(t *testing.T) {
 
 func TestParseDevices_BadOnes_AreRefusedWithWhatIsWrong(t *testing.T) {
 	for specs, words := range map[string]string{
-		"=roce":                           "without a name",
-		"=none":                           `only rnic0 and iwarp0`,
-		"a/b=iwarp":                       "use letters",
-		"x=":                              `transport "" is none of roce, iwarp, none`,
-		"x=ib":                            `transport "ib" is none of roce, iwarp, none`,
-		"x=RoCE":                          `"RoCE"`,
-		"x=crc=on":                        `transport "crc=on"`,
-		"x=roce,crc=on":                   `roce has no options, and so no "crc=on"`,
-		"x=iwarp,":                        `option "" is none of crc, fpdu, markers, mpa`,
-		"x=iwarp,speed=9":                 `option "speed" is none of crc, fpdu, markers, mpa`,
-		"x=iwarp,crc":                     `option crc is one of on, off, not ""`,
-		"x=iwarp,crc=yes":                 `not "yes"`,
-		"x=iwarp,mpa=3":                   `option mpa is one of 1, 2, not "3"`,
-		"x=iwarp,fpdu=9000":               `option fpdu is one of auto, mss, large, not "9000"`,
-		"x=iwarp,markers=1":               "option markers is one of on, off",
-		"x=iwarp,crc=on,crc=off":          "option crc comes twice",
-		"a b":                             "devices a and b: roce has one device",
-		"a=iwarp b=iwarp":                 "devices a and b: iwarp has one device",
-		"a b=iwarp,crc=on c=iwarp":        "devices b and c",
-		"same same=iwarp":                 "two devices are called same",
-		"iwarp0 iwarp0=iwarp":             "two devices are called iwarp0",
+		"=roce":                  "without a name",
+		"=none":                  `only rnic0 and iwarp0`,
+		"a/b=iwarp":              "use letters",
+		"x=":                     `transport "" is none of roce, iwarp, none`,
+		"x=ib":                   `transport "ib" is none of roce, iwarp, none`,
+		"x=RoCE":                 `"RoCE"`,
+		"x=crc=on":               `transport "crc=on"`,
+		"x=roce,crc=on":          `roce has no options, and so no "crc=on"`,
+		"x=iwarp,":               `option "" is none of crc, fpdu, markers, mpa`,
+		"x=iwarp,speed=9":        `option "speed" is none of crc, fpdu, markers, mpa`,
+		"x=iwarp,crc":            `option crc is one of on, off, not ""`,
+		"x=iwarp,crc=yes":        `not "yes"`,
+		"x=iwarp,mpa=3":          `option mpa is one of 1, 2, not "3"`,
+		"x=iwarp,fpdu=9000":      `option fpdu is one of auto, mss, large, not "9000"`,
+		"x=iwarp,markers=1":      "option markers is one of on, off",
+		"x=iwarp,crc=on,crc=off": "option crc comes twice",
+		"a b": "devices a and b: roce has one device; a device without a transport is of roce:" +
+			" write b=iwarp for the other",
+		"a=iwarp b=iwarp": "devices a=iwarp and b=iwarp: iwarp has one device; drop one of them," +
+			" or write b=roce",
+		"a b=iwarp,crc=on c=iwarp": "devices b=iwarp,crc=on and c=iwarp",
+		"same same=iwarp": "two devices are called same: same and same=iwarp; give one of them" +
+			" another name",
+		"iwarp0 iwarp0=iwarp": "two devices are called iwarp0: iwarp0 and iwarp0=iwarp",
+		"iwarp0": "two devices are called iwarp0: iwarp0 makes one of roce, and that of iwarp" +
+			" has the name by default; write iwarp0=iwarp if you mean that one",
+		"rnic0=iwarp,crc=on": "two devices are called rnic0: rnic0=iwarp,crc=on makes one of iwarp," +
+			" and that of roce has the name by default; write rnic0=roce if you mean that one, else" +
+			" choose another name for yours or for that one (NAME=roce), or leave that one out" +
+			" (rnic0=none)",
 		"a=none":                          `only rnic0 and iwarp0 can be left out`,
-		"a rnic0=none":                    "device a contradicts rnic0=none",
-		"iwarp0=none w=iwarp":             "device w contradicts iwarp0=none",
+		"a rnic0=none":                    "device a contradicts rnic0=none: both are of roce, so drop one",
+		"iwarp0=none w=iwarp":             "device w=iwarp contradicts iwarp0=none",
 		"rnic0=none iwarp0=none":          "no device is left",
 		"x=none,crc=on":                   `none has no options, and so no "crc=on"`,
 		strings.Repeat("x", 64) + "=roce": "longer than 63",
 	} {
-		got, err := ParseDevices(strings.Fields(specs))
+		got, err := ParseDevices(strings.Fields(specs), false)
 		if err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %+v, %v; want an error with %q", specs, got, err, words)
 		}
