@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/limits"
+	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/shm"
@@ -233,5 +235,17 @@ func TestForeignMaps_SparseGiant_IsNotMapped(t *testing.T) {
 	}
 	if n := l.budget.maps.Load() + l.budget.bytes.Load(); n != 0 {
 		t.Errorf("%d left reserved", n)
+	}
+}
+
+func TestWithoutUDP_SaysThePortOnce(t *testing.T) {
+	for _, err := range []error{
+		fmt.Errorf("udp: %w: %w", netio.ErrPortTaken, unix.EADDRINUSE),
+		fmt.Errorf("udp: bind to UDP port 4791: %w", unix.EACCES),
+	} {
+		if text := withoutUDP(err); strings.Count(text, "4791") != 1 ||
+			strings.Contains(text, "udp:") {
+			t.Errorf("%v: %q", err, text)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/netio/faulty"
@@ -58,20 +59,24 @@ func (d *Daemon) openWire() (netio.Port, error) {
 		return nil, nil // UDP port 4791 is for others
 	}
 	port, err := udp.Open(udp.Config{})
-	switch {
-	case errors.Is(err, netio.ErrPortTaken):
-		d.localOnly = "another NIC or program has UDP port 4791"
-	case err != nil:
-		d.localOnly = "UDP port 4791 cannot be opened: " + err.Error()
-	default:
+	if err == nil {
 		return port, nil
 	}
+	d.localOnly = withoutUDP(err)
 	what := "this NIC serves programs of its own only"
 	if d.hasTransport(nic.TransportIWARP) {
 		what, d.withoutPackets = "RoCE serves programs of this NIC only", true
 	}
 	d.log.Warn(what, "reason", d.localOnly)
 	return nil, nil
+}
+
+// withoutUDP says why there are no packets.
+func withoutUDP(err error) string {
+	if errors.Is(err, netio.ErrPortTaken) {
+		return "another NIC or program has UDP port 4791"
+	}
+	return "UDP cannot be used: " + strings.TrimPrefix(err.Error(), "udp: ")
 }
 
 // hasTransport reports whether there is a device of that kind.

@@ -28,7 +28,8 @@ type StreamID uint32
 //		for n.FillStream(now, id, &v) { sent, full := send(v); n.HandleSent(now, id, sent, full) … }
 //	}
 type StreamPort interface {
-	// Listen opens a listener. Errors are errno values, wrapped or not: EADDRINUSE, EACCES …
+	// Listen opens a listener. Errors are errno values, wrapped or not: EADDRINUSE, EACCES … They
+	// say what failed; where, the caller knows.
 	Listen(id StreamID, l *StreamListener) error
 	// Connect begins to connect; the result comes by HandleConnected. An error that is known at
 	// once is returned, as an errno value, and the ID is forgotten.

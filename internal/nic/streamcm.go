@@ -122,7 +122,7 @@ func (c *connections) openListener(i *identifier) *rdma.Refusal {
 	})
 	if err != nil {
 		t.forget(s)
-		return refusalOf(err, "listen: TCP %v", at)
+		return refusalOf(err, "listen at %v", at)
 	}
 	i.stream, s.local, s.where = s, at, i.src.scope
 	return nil
@@ -231,7 +231,7 @@ func (c *connections) dial(i *identifier, p *abi.CMParam) *rdma.Refusal {
 	s.params.PrivateData = slices.Clone(s.params.PrivateData)
 	if err := t.connect(s, i); err != nil {
 		t.forget(s)
-		return refusalOf(err, "connect: TCP %v to %v", s.local, s.remote)
+		return refusalOf(err, "connect from %v to %v", s.local, s.remote)
 	}
 	i.stream, q.stream, i.qpn, i.state = s, s, q.qpn, idConnecting
 	return nil

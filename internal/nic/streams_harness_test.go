@@ -138,11 +138,11 @@ func (h *node) join() (*CMSession, uint32) {
 // Listen implements StreamPort.
 func (h *node) Listen(id StreamID, l *StreamListener) error {
 	if h.taken[l.At] {
-		return fmt.Errorf("bind %v: %w", l.At, syscall.EADDRINUSE)
+		return fmt.Errorf("bind: %w", syscall.EADDRINUSE)
 	}
 	for _, o := range h.listeners {
 		if o.At == l.At {
-			return fmt.Errorf("bind %v: %w", l.At, syscall.EADDRINUSE)
+			return fmt.Errorf("bind: %w", syscall.EADDRINUSE)
 		}
 	}
 	h.listeners[id] = *l
@@ -155,7 +155,7 @@ func (h *node) Connect(id StreamID, r *StreamRoute) error {
 		return h.refuses
 	}
 	if h.taken[r.Local] {
-		return fmt.Errorf("bind %v: %w", r.Local, syscall.EADDRINUSE)
+		return fmt.Errorf("bind: %w", syscall.EADDRINUSE)
 	}
 	s := &sock{node: h, id: id}
 	h.socks[id] = s

@@ -394,6 +394,9 @@ func TestListen_TCPPortOfAnotherProgram(t *testing.T) {
 	l.nodes[0].taken[taken] = true
 	_, r := l.nodes[0].listen("0.0.0.0", lanPort, 1)
 	refused(t, "the only wire", r, syscall.EADDRINUSE)
+	if r.Reason != "listen at 0.0.0.0:7000: bind: address already in use" {
+		t.Errorf("%q is said", r.Reason)
+	}
 
 	l = newLAN(t, DeviceConfig{Name: "rnic0"}, DeviceConfig{Name: "iwarp0", Transport: TransportIWARP})
 	h := l.nodes[0]

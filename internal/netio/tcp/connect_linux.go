@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -15,8 +16,7 @@ import (
 func (p *Port) Connect(id nic.StreamID, r *nic.StreamRoute) error {
 	v6 := r.Remote.Addr().Unmap().Is6()
 	if !p.admits(r.Remote) {
-		return fmt.Errorf("tcp: connect to %v from a NIC without a network: %w", r.Remote,
-			unix.ENETUNREACH)
+		return fmt.Errorf("tcp: this NIC is without a network: %w", unix.ENETUNREACH)
 	}
 	fd, err := p.newSocket(v6)
 	if err != nil {
@@ -35,7 +35,7 @@ func (p *Port) Connect(id nic.StreamID, r *nic.StreamRoute) error {
 	}
 	_ = unix.Close(fd)
 	p.counters.add(ConnectFailed, 1)
-	return fmt.Errorf("tcp: connect to %v: %w", r.Remote, err)
+	return fmt.Errorf("tcp: %w", err)
 }
 
 func connect(fd int, v6 bool, r *nic.StreamRoute) error {
@@ -49,13 +49,13 @@ func connect(fd int, v6 bool, r *nic.StreamRoute) error {
 		}
 	}
 	if err := bind(fd, r); err != nil {
-		return fmt.Errorf("bind to %v: %w", r.Local, err)
+		return os.NewSyscallError("bind", err)
 	}
 	err := unix.Connect(fd, sockaddr(r.Remote, r.Interface))
 	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR) {
 		return nil // an event tells
 	}
-	return err
+	return os.NewSyscallError("connect", err)
 }
 
 func bind(fd int, r *nic.StreamRoute) error {

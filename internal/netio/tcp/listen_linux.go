@@ -3,6 +3,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +30,7 @@ func (p *Port) Listen(id nic.StreamID, l *nic.StreamListener) error {
 		}
 	}
 	_ = unix.Close(fd)
-	return fmt.Errorf("tcp: listen at %v: %w", l.At, err)
+	return fmt.Errorf("tcp: %w", err)
 }
 
 func listen(fd int, l *nic.StreamListener) error {
@@ -44,10 +45,10 @@ func listen(fd int, l *nic.StreamListener) error {
 		err = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, only)
 	}
 	if err == nil {
-		err = unix.Bind(fd, sockaddr(l.At, l.Interface))
+		err = os.NewSyscallError("bind", unix.Bind(fd, sockaddr(l.At, l.Interface)))
 	}
 	if err == nil {
-		err = unix.Listen(fd, max(l.Backlog, backlogMin))
+		err = os.NewSyscallError("listen", unix.Listen(fd, max(l.Backlog, backlogMin)))
 	}
 	return err
 }

@@ -104,6 +104,10 @@ func TestPort_PortInUse_IsEADDRINUSE(t *testing.T) {
 	if !errors.Is(err, unix.EADDRINUSE) || countFDs(t) != before {
 		t.Fatalf("%v", err)
 	}
+	// Where, the NIC says in front of it.
+	if text := err.Error(); text != "tcp: bind: address already in use" {
+		t.Errorf("%q", text)
+	}
 	// A program outside has it as well.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -100,7 +100,7 @@ func socket(v6 bool, port uint16) (int, error) {
 func (p *Port) openReceiver(v6 bool) (int, error) {
 	fd, err := socket(v6, p.config.UDPPort)
 	if errors.Is(err, unix.EADDRINUSE) {
-		return -1, fmt.Errorf("udp: %w: %w", netio.ErrPortTaken, err)
+		return -1, fmt.Errorf("udp: %w: %w", netio.ErrPortTaken, unix.EADDRINUSE)
 	}
 	if err != nil {
 		return -1, err
