@@ -32,7 +32,7 @@ func newExplain() *cobra.Command {
 			"  rnic explain ibv_modify_qp EINVAL\n" +
 			"  rnic explain reject 28\n" +
 			"  rnic explain syndrome 0x62\n" +
-			"  rnic explain terminate 0x1101\n" +
+			"  rnic explain terminate 0x1101   (or 1101)\n" +
 			"  rnic explain -110",
 		Args:               cobra.ArbitraryArgs,
 		DisableFlagParsing: true, // it takes -110 for flags
@@ -78,8 +78,11 @@ func shieldNumbers(args []string) []string {
 	return out
 }
 
-// unknownName suggests what may have been meant.
+// unknownName says which numbers there are, or suggests what may have been meant.
 func unknownName(query string) error {
+	if text := explain.Absent(query); text != "" {
+		return fmt.Errorf("%s; \"rnic explain\" lists all", text)
+	}
 	names := explain.Closest(query)
 	if len(names) == 0 {
 		return fmt.Errorf("nothing is called %q; \"rnic explain\" lists what is", query)
@@ -93,26 +96,12 @@ func printContents(out io.Writer) {
 		fmt.Fprintln(out, s.Title)
 		printColumns(out, func(row func(string, ...any)) {
 			for _, e := range s.Entries {
-				row("  %s\t%s\t%s", e.Name, number(&e), e.Words)
+				row("  %s\t%s\t%s", e.Name, e.Number(), e.Words)
 			}
 		})
 		fmt.Fprintln(out)
 	}
 	fmt.Fprintln(out, "rnic explain NAME tells more.")
-}
-
-// number is how the code of an entry is written.
-func number(e *explain.Entry) string {
-	switch e.Kind {
-	case explain.KindSyndrome, explain.KindAccess, explain.KindAttr:
-		return fmt.Sprintf("%#x", e.Code)
-	case explain.KindTerminate:
-		return fmt.Sprintf("0x%04x", e.Code)
-	case explain.KindCounter:
-		return ""
-	default:
-		return fmt.Sprint(e.Code)
-	}
 }
 
 // printEntries tells the best matches in full and the others in a line.
@@ -134,7 +123,7 @@ func printEntries(out io.Writer, found []explain.Entry) {
 	printColumns(out, func(row func(string, ...any)) {
 		for i := range found[told:] {
 			e := &found[told+i]
-			row("  %s %s\t%s\t%s", e.Kind, number(e), e.Name, e.Words)
+			row("  %s %s\t%s\t%s", e.Kind, e.Number(), e.Name, e.Words)
 		}
 	})
 }
@@ -142,7 +131,7 @@ func printEntries(out io.Writer, found []explain.Entry) {
 func printEntry(out io.Writer, e *explain.Entry) {
 	which := string(e.Kind)
 	if e.Kind != explain.KindCounter {
-		which += " " + number(e)
+		which += " " + e.Number()
 	}
 	fmt.Fprintf(out, "%s: %s (%s)\n\n", e.Name, e.Words, which)
 	printWrapped(out, "  ", "  ", e.Means)

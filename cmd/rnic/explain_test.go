@@ -53,6 +53,27 @@ func try(t *testing.T, args ...string) (status int, out, errOut string) {
 	return status, stdout.String(), stderr.String()
 }
 
+func TestExplain_NumberThatIsNone_SaysWhichThereAre(t *testing.T) {
+	for query, want := range map[string]string{
+		"terminate 0x12345":             "0x12345 is out of range: a Terminate code has four hexa",
+		"terminate 99999":               "99999 is out of range: a Terminate code has four hexa",
+		"terminate ffffffffffffffffff":  "is out of range",
+		"terminate 0x3000":              "no Terminate code 0x3000: they go from 0x0000 to 0x2007",
+		"terminate 3000":                "no Terminate code 3000: they go from 0x0000 to 0x2007",
+		"wc status 99":                  "no completion status 99: they go from 0 to 2",
+		"status 99999999999999999999":   "no completion status 99999999999999999999: they go",
+		"syndrome 0x1ff":                "no AETH syndrome 0x1ff: they go from 0x0 to 0x",
+		"cm event 99":                   "no connection event 99: they go from 0 to",
+		"terminate of some other thing": "nothing is called",
+	} {
+		status, out, errOut := try(t, append([]string{"explain"}, strings.Fields(query)...)...)
+		if status != exitFailure || out != "" || !strings.Contains(errOut, want) ||
+			strings.Count(errOut, "\n") != 1 {
+			t.Errorf("%s: status %d, %q, %q", query, status, out, errOut)
+		}
+	}
+}
+
 func TestExplain_BareNumber_TellsTheOtherMeanings(t *testing.T) {
 	_, out, _ := try(t, "explain", "12")
 	if !strings.HasPrefix(out, "IBV_WC_RETRY_EXC_ERR") || !strings.Contains(out, "ENOMEM") {

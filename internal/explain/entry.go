@@ -1,6 +1,10 @@
 package explain
 
-import "strings"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Kind says to what family of names an entry belongs.
 type Kind string
@@ -108,7 +112,7 @@ var sections = []section{
 	},
 	{
 		KindTerminate, "Terminate codes (iWARP: layer, error type and code)",
-		[]string{"terminate", "terminated", "term", "iwarp", "rdmap", "ddp", "mpa"},
+		terminateWords,
 		"RFC 5040 4.8, RFC 5041 8.2", terminates,
 	},
 	{
@@ -181,6 +185,9 @@ var sections = []section{
 	},
 }
 
+// terminateWords stand in front of codes of Terminates.
+var terminateWords = []string{"terminate", "terminated", "term", "iwarp", "rdmap", "ddp", "mpa"}
+
 // Section is one family of names.
 type Section struct {
 	Kind    Kind    `json:"kind"`
@@ -239,6 +246,20 @@ func LikelyCause(kind Kind, code uint32) string {
 		return ""
 	}
 	return e.Causes[0]
+}
+
+// Number is how the code of an entry is written; nothing for counters, whose numbers are nobody's.
+func (e *Entry) Number() string {
+	switch e.Kind {
+	case KindSyndrome, KindAccess, KindAttr:
+		return fmt.Sprintf("%#x", e.Code)
+	case KindTerminate:
+		return fmt.Sprintf("0x%04x", e.Code)
+	case KindCounter:
+		return ""
+	default:
+		return strconv.FormatUint(uint64(e.Code), 10)
+	}
 }
 
 // names are all names of an entry, plain.

@@ -213,6 +213,10 @@ func TestFind_E09_EveryFormThatPeopleMeet(t *testing.T) {
 		{"out_of_seq_request", "out_of_seq_request"},
 		{"packet_seq_err", "rcvd_seq_err"},
 		{"terminate 0x1101", "TERM_DDP_BASE_OR_BOUNDS"},
+		{"terminate 1101", "TERM_DDP_BASE_OR_BOUNDS"},
+		{"terminate code 2006", "TERM_MPA_INSUFFICIENT_IRD"},
+		{"terminate 2102", "TERM_DDP_NO_BUFFER"}, // siw's
+		{"term 02ff", "TERM_RDMAP_OPERATION_UNSPECIFIED"},
 		{"0x1101", "TERM_DDP_BASE_OR_BOUNDS"},
 		{"iwarp terminate code 0x0206", "TERM_RDMAP_OPCODE"},
 		{"term 0x0", "TERM_RDMAP_LOCAL_CATASTROPHIC"},

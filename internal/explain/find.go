@@ -197,7 +197,7 @@ func stem(w string) string {
 }
 
 // findNumbers finds a number with words in front. Programs print vendor_err in hexadecimal, often
-// without 0x: what it means that way comes as well.
+// without 0x, and so people write codes of Terminates: what it means that way comes as well.
 func findNumbers(query string) []Entry {
 	number, words, ok := numberIn(query, 0)
 	isHex := strings.Contains(query, "0x")
@@ -206,7 +206,7 @@ func findNumbers(query string) []Entry {
 		out = findNumber(number, words, isHex)
 	}
 	bare, words, ok := numberIn(query, 16)
-	if isHex || !ok || !slices.ContainsFunc(words, isOfVendor) {
+	if isHex || !ok || !slices.ContainsFunc(words, isHexadecimal) {
 		return out
 	}
 	for _, e := range findNumber(bare, words, true) {
@@ -219,14 +219,14 @@ func findNumbers(query string) []Entry {
 	return out
 }
 
-func isOfVendor(word string) bool { return word == "vendor" || word == "vend" }
+func isHexadecimal(word string) bool {
+	return word == "vendor" || word == "vend" || slices.Contains(terminateWords, word)
+}
 
 // numberIn takes a query apart that is a number with words in front, such as "wc status=12". The
 // base is that of digits; 0 lets the number say it.
 func numberIn(query string, base int) (number uint32, words []string, ok bool) {
-	fields := strings.FieldsFunc(query, func(r rune) bool {
-		return unicode.IsSpace(r) || strings.ContainsRune("=:,()", r)
-	})
+	fields := fieldsOf(query)
 	if len(fields) == 0 {
 		return 0, nil, false
 	}
@@ -236,15 +236,27 @@ func numberIn(query string, base int) (number uint32, words []string, ok bool) {
 	if err != nil {
 		return 0, nil, false
 	}
-	for _, w := range strings.Fields(plain(strings.Join(fields[:len(fields)-1], " "))) {
-		if !slices.Contains(fillers, w) {
-			words = append(words, w)
-		}
-	}
+	words = meaningful(fields[:len(fields)-1])
 	if isNegative && len(words) == 0 {
 		words = []string{"errno"} // as events carry them
 	}
 	return uint32(n), words, true
+}
+
+func fieldsOf(query string) []string {
+	return strings.FieldsFunc(query, func(r rune) bool {
+		return unicode.IsSpace(r) || strings.ContainsRune("=:,()", r)
+	})
+}
+
+// meaningful returns the words that may say what a number behind them is.
+func meaningful(fields []string) (words []string) {
+	for _, w := range strings.Fields(plain(strings.Join(fields, " "))) {
+		if !slices.Contains(fillers, w) {
+			words = append(words, w)
+		}
+	}
+	return words
 }
 
 // fillers say nothing about the family of a number.
