@@ -55,8 +55,31 @@ func terminateCause(c *abi.Cause) string {
 		iwarp.Code(c.Terminate) == iwarp.CodeOperationOther {
 		return unaligned(c)
 	}
+	if text := messageCause(c); text != "" {
+		return text
+	}
 	e, _ := Of(KindTerminate, uint32(c.Terminate))
 	return oneOf(e.Causes)
+}
+
+// messageCause is why a message of the peer was refused that has one form only, and not that one;
+// "" for others. The code of the Terminate is the same for much else.
+func messageCause(c *abi.Cause) string {
+	op, code := iwarp.Opcode(c.Opcode), iwarp.Code(c.Terminate)
+	length := op.Info().ContentLen
+	isForm := code == iwarp.CodeOperationOther || code == iwarp.CodeUntaggedTooLong
+	switch {
+	case !isOfPeer(c) || length == 0 || !isForm:
+		return ""
+	case vendorOf(c) == abi.VendorLength:
+		return fmt.Sprintf("%s: %v has %d bytes, and came with another length; or %s", broken, op,
+			length, mangled)
+	case vendorOf(c) == abi.VendorOpcode:
+		return "the peer asks for an atomic operation that this adapter does not have: neither" +
+			" compare and swap nor fetch and add"
+	}
+	return fmt.Sprintf("%s: %v came in parts, or answers another request than the oldest", broken,
+		op)
 }
 
 func unaligned(c *abi.Cause) string {

@@ -172,6 +172,45 @@ func TestLikely_Terminate_OfAnAtomic_SaysWhatThisSideCanKnow(t *testing.T) {
 	checkChain(t, "aligned", &c, []string{"likely: a fault of the receiver, or a limit of it; or an"})
 }
 
+// TestLikely_MessageOfTheWrongForm_SaysSo: the code of the Terminate has other causes elsewhere.
+func TestLikely_MessageOfTheWrongForm_SaysSo(t *testing.T) {
+	for name, tc := range map[string]struct {
+		op     iwarp.Opcode
+		code   iwarp.Code
+		vendor abi.Vendor
+		want   string
+	}{
+		"immediate data too short": {
+			iwarp.OpcodeImmediate, iwarp.CodeOperationOther, abi.VendorLength,
+			"IMMEDIATE has 8 bytes, and came with another length",
+		},
+		"immediate data too long": {
+			iwarp.OpcodeImmediateSolicited, iwarp.CodeUntaggedTooLong, abi.VendorLength,
+			"has 8 bytes, and came with another length",
+		},
+		"READ request in parts": {
+			iwarp.OpcodeReadRequest, iwarp.CodeOperationOther, abi.VendorProtocol, "came in parts",
+		},
+		"atomic of an unknown kind": {
+			iwarp.OpcodeAtomicRequest, iwarp.CodeOperationOther, abi.VendorOpcode,
+			"likely: the peer asks for an atomic operation that this adapter does not have",
+		},
+		"atomic that is not aligned": {
+			iwarp.OpcodeAtomicRequest, iwarp.CodeOperationOther, abi.VendorAlignment,
+			"likely: the peer's remote address is not a multiple of 8",
+		},
+		"SEND too long": {
+			iwarp.OpcodeSend, iwarp.CodeUntaggedTooLong, abi.VendorLength,
+			"likely: the two programs disagree about the largest message",
+		},
+	} {
+		checkChain(t, name, &abi.Cause{
+			Flags: abi.CauseOfPeer | abi.CauseHasTerminate, Opcode: uint8(tc.op),
+			Terminate: uint16(tc.code), Vendor: uint32(tc.vendor),
+		}, []string{tc.want})
+	}
+}
+
 // TestLikely_ReceiveOfAnotherPD_SaysWhoseDomainCounts: a shared queue has one of its own.
 func TestLikely_ReceiveOfAnotherPD_SaysWhoseDomainCounts(t *testing.T) {
 	c := abi.Cause{

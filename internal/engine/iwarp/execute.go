@@ -62,8 +62,12 @@ func (c *Conn) checkSegment(isRTR bool) fault {
 		case h.MO != 0:
 			return faultMO
 		case s.bytes > info.ContentLen:
+			r.cause.Vendor = abi.VendorLength
 			return faultTooLong
-		case s.bytes < info.ContentLen, !h.Last:
+		case s.bytes < info.ContentLen:
+			r.cause.Vendor = abi.VendorLength
+			return protocolFault(iwarp.CodeOperationOther)
+		case !h.Last:
 			return protocolFault(iwarp.CodeOperationOther)
 		}
 	}

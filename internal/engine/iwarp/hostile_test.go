@@ -21,6 +21,7 @@ type offence struct {
 	status rdma.WCStatus
 	raised rdma.EventType
 	fault  mem.Fault
+	vendor abi.Vendor // of the evidence; any where it is not said
 	node   func(*nodeConfig)
 }
 
@@ -270,15 +271,16 @@ var offences = []offence{
 	},
 	{
 		name: "READ request too long", code: iwarp.CodeUntaggedTooLong, raised: reqErr,
-		say: said(only(iwarp.OpcodeReadRequest, 1, 29)),
+		vendor: abi.VendorLength, say: said(only(iwarp.OpcodeReadRequest, 1, 29)),
 	},
 	{
 		name: "READ request too short", code: iwarp.CodeOperationOther, raised: reqErr,
-		say: said(only(iwarp.OpcodeReadRequest, 1, 27)),
+		vendor: abi.VendorLength, say: said(only(iwarp.OpcodeReadRequest, 1, 27)),
 	},
 	{
 		name: "READ request in segments", code: iwarp.CodeOperationOther, raised: reqErr,
-		say: said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeReadRequest, MSN: 1}, make([]byte, 28))),
+		vendor: abi.VendorProtocol,
+		say:    said(fpdu(iwarp.Header{Opcode: iwarp.OpcodeReadRequest, MSN: 1}, make([]byte, 28))),
 	},
 	{
 		name: "answer to no READ", code: iwarp.CodeOpcode, raised: reqErr,
@@ -313,6 +315,14 @@ var offences = []offence{
 			fpdu(sendHeader(nil), nil),
 			only(iwarp.OpcodeImmediate, 2, 8),
 		),
+	},
+	{
+		name: "immediate data too short", code: iwarp.CodeOperationOther, raised: reqErr,
+		vendor: abi.VendorLength, say: said(only(iwarp.OpcodeImmediate, 1, 7)),
+	},
+	{
+		name: "immediate data too long", code: iwarp.CodeUntaggedTooLong, raised: reqErr,
+		vendor: abi.VendorLength, say: said(only(iwarp.OpcodeImmediateSolicited, 1, 9)),
 	},
 	{
 		name: "immediate data inside a Send", code: iwarp.CodeUntaggedMSN, status: rdma.WCRemInvReqErr,
@@ -373,6 +383,8 @@ func commit(t *testing.T, x *offence, way string) {
 	if len(r.n.causes) != 1 || !r.n.causes[0].HasTerminate || r.n.causes[0].IsTold ||
 		r.n.causes[0].Terminate != uint16(x.code) || r.n.causes[0].Fault != x.fault {
 		t.Errorf("evidence %+v", r.n.causes)
+	} else if x.vendor != 0 && r.n.causes[0].Vendor != x.vendor {
+		t.Errorf("evidence %v, want %v", r.n.causes[0].Vendor, x.vendor)
 	}
 	if !bytes.Equal(before[100:], r.n.mem[100:]) {
 		t.Error("memory has changed outside the receive")
