@@ -17,6 +17,7 @@ type StreamID uint32
 //
 //	n.HandleAccepted(now, listener, &a)  a connection came in
 //	n.HandleConnected(now, id, &c)       one that the NIC asked for was made, or not
+//	n.HandleJoined(now, a, b)            two streams are one connection's, see there
 //	n.WantsStream(id)                    before it reads: whether the NIC wants more now
 //	n.HandleStream(now, id, bytes)       bytes arrived
 //	n.HandleWritable(now, id)            a socket that was full takes more

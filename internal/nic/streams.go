@@ -48,6 +48,7 @@ type stream struct {
 	isUnasked  bool
 	isFull     bool // the socket takes no more now
 	isGone     bool
+	isJoined   bool // the other end is a stream of this NIC as well, and TCP is not asked
 
 	// Run queue and timer heap.
 	nextRun  *stream
@@ -362,6 +363,18 @@ func (n *NIC) HandleReceived(now clock.Time, id StreamID, count int) {
 	s.conn.HandleReceived(now, count)
 	n.streams.settle(s)
 	n.failDoomed()
+}
+
+// HandleJoined says that two streams are the ends of one connection, and that the shell passes from
+// one to the other in memory what FillStream gives: TCP has nothing of it under way any more.
+func (n *NIC) HandleJoined(now clock.Time, a, b StreamID) {
+	n.now = now
+	for _, id := range [...]StreamID{a, b} {
+		if s := n.streams.conn(id); s != nil {
+			s.isJoined = true
+			s.conn.KeepLocal()
+		}
+	}
 }
 
 // WantsStream reports whether the NIC wants more of a stream now. Where it does not, the shell

@@ -17,6 +17,8 @@ type StreamStatus struct {
 	BytesReceived   uint64 `json:"bytes_received"`
 	FPDUsSent       uint64 `json:"fpdus_sent"`
 	FPDUsReceived   uint64 `json:"fpdus_received"`
+	// IsInside says that both ends are of this NIC, and their bytes pass in memory.
+	IsInside bool `json:"inside"`
 	// Unsent bytes wait for TCP, whose buffer is full where IsFull.
 	Unsent int  `json:"unsent"`
 	IsFull bool `json:"socket_full"`
@@ -29,6 +31,7 @@ func (s *stream) status() *StreamStatus {
 	}
 	out := &StreamStatus{
 		Local: s.local.String(), Remote: s.remote.String(), MSS: s.mss, IsFull: s.isFull,
+		IsInside: s.isJoined,
 	}
 	if s.conn != nil {
 		c := s.conn.Stats()

@@ -49,6 +49,8 @@ type Conn struct {
 	// isHeld keeps a responder that waits for no RTR silent until the initiator has sent something
 	// (RFC 5044 7.1.2), or until the time has come that it takes for one that never will.
 	isHeld bool
+	// isLocal says that both ends are connections of this NIC, see KeepLocal.
+	isLocal bool
 	// isShy keeps an initiator silent for a moment after the reply, see ConnConfig.Shyness.
 	isShy bool
 	wait  waiter
@@ -76,6 +78,11 @@ func NewConn(cfg ConnConfig) *Conn {
 	}
 	return c
 }
+
+// KeepLocal says, to both ends and before MPA is through, that the stream stays in memory of this
+// NIC. FPDUs are then as long as can be, since there are no segments to fit, and without markers a
+// CRC that was agreed on is neither computed nor checked: its field is 0 (ADR 0025).
+func (c *Conn) KeepLocal() { c.isLocal = !c.mpa.isDone }
 
 // QP returns the queue pair that the connection is attached to, or nil.
 func (c *Conn) QP() *QP { return c.qp }

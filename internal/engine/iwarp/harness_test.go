@@ -277,6 +277,7 @@ type world struct {
 type worldConfig struct {
 	a, b  nodeConfig
 	split func(n int) int
+	local bool // both are of one NIC
 }
 
 func newWorld(t testing.TB, c worldConfig) *world {
@@ -289,6 +290,10 @@ func newWorld(t testing.TB, c worldConfig) *world {
 	}
 	c.a.conn.Initiator = true
 	w.a, w.b = newNode(t, "a", c.a), newNode(t, "b", c.b)
+	if c.local {
+		w.a.c.KeepLocal()
+		w.b.c.KeepLocal()
+	}
 	return w
 }
 

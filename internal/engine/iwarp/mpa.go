@@ -15,7 +15,8 @@ type setup struct {
 	params Params // without private data
 	// revision is the one in use.
 	revision uint8
-	rtr      RTR // the one that was chosen
+	hasCRC   bool // as it was agreed
+	rtr      RTR  // the one that was chosen
 	ird, ord uint16
 	// isDone says that the queue pair has been brought to life; isTold, that the owner knows.
 	isDone, isTold bool
@@ -282,9 +283,14 @@ func (c *Conn) open(hasCRC bool) {
 	m := &c.mpa
 	m.isDone = true
 	c.tx.origin = c.tx.made
+	m.hasCRC = hasCRC
+	if c.isLocal && !c.cfg.Markers && !m.peer.Markers {
+		hasCRC = false
+	}
 	c.tx.hasCRC, c.tx.hasMarkers = hasCRC, m.peer.Markers
 	c.rx.open(hasCRC, c.cfg.Markers)
-	c.setMULPDU(c.cfg.FPDU == FPDULarge || c.cfg.FPDU == FPDUAuto && m.peer.LargeFPDU)
+	c.setMULPDU(c.isLocal || c.cfg.FPDU == FPDULarge ||
+		c.cfg.FPDU == FPDUAuto && m.peer.LargeFPDU)
 	served := m.ird
 	if !m.peer.Enhanced || m.revision != iwarp.Revision2 {
 		served = limits.MaxRDAtomic // the peer was not told how many

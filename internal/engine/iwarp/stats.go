@@ -29,9 +29,9 @@ func (q *QP) Stats() Stats {
 type ConnStats struct {
 	BytesSent, BytesReceived uint64 // of the stream
 	FPDUsSent, FPDUsReceived uint64
-	Unsent                   int // bytes framed and not taken by TCP
-	FPDUMax                  int // longest ULPDU that this end sends
-	CRC                      bool
+	Unsent                   int  // bytes framed and not taken by TCP
+	FPDUMax                  int  // longest ULPDU that this end sends
+	CRC                      bool // was agreed on
 	MarkersSent, MarkersRead bool
 	Revision                 uint8
 }
@@ -41,7 +41,7 @@ func (c *Conn) Stats() ConnStats {
 	s := c.stats
 	s.BytesSent, s.Unsent = c.tx.sent, c.tx.ahead()
 	s.FPDUMax = c.mulpdu
-	s.CRC, s.MarkersSent, s.MarkersRead = c.tx.hasCRC, c.tx.hasMarkers, c.rx.hasMarkers
+	s.CRC, s.MarkersSent, s.MarkersRead = c.mpa.hasCRC, c.tx.hasMarkers, c.rx.hasMarkers
 	s.Revision = c.mpa.revision
 	return s
 }

@@ -31,6 +31,13 @@ var weather = []struct {
 		c.a.conn.CRC, c.a.conn.Markers, c.b.conn.Markers = true, true, true
 		c.split = func(n int) int { return n%1999 + 1 }
 	}},
+	{"local, crc", func(c *worldConfig) { c.local, c.a.conn.CRC = true, true }},
+	{"local, crc, markers one way", func(c *worldConfig) {
+		c.local, c.a.conn.CRC, c.b.conn.Markers = true, true, true
+	}},
+	{"local, process memory", func(c *worldConfig) {
+		c.local, c.a.space, c.b.space = true, &space{}, &space{}
+	}},
 	{"process memory", func(c *worldConfig) { c.a.space, c.b.space = &space{}, &space{} }},
 	{"process memory, large", func(c *worldConfig) {
 		c.a.space, c.b.space = &space{}, &space{}

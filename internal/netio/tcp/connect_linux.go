@@ -28,7 +28,7 @@ func (p *Port) Connect(id nic.StreamID, r *nic.StreamRoute) error {
 		s.flow = Flow{ID: id, Remote: remote, Active: true}
 		// Not before connect, since epoll takes a fresh socket for one that was hung up.
 		if err = p.admit(s, streamEvents); err == nil {
-			s.flow.Local, _ = localOf(fd)
+			s.flow.Local, s.zone = localOf(fd)
 			p.pair(s)
 			return nil
 		}

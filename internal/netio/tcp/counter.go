@@ -28,6 +28,8 @@ const (
 	ClosedHere
 	ResetHere
 	LingerExpired
+	Joined
+	JoinedBytes
 	counterCount
 )
 
@@ -54,6 +56,8 @@ var counterTable = [counterCount]netio.CounterInfo{
 	ClosedHere:     {Name: "closed_here", Help: "connections ended in order by this side"},
 	ResetHere:      {Name: "reset_here", Help: "connections reset by this side"},
 	LingerExpired:  {Name: "linger_expired", Help: "closed connections whose peer did not follow in time"},
+	Joined:         {Name: "joined", Help: "connections whose both ends are queue pairs of this NIC"},
+	JoinedBytes:    {Name: "joined_bytes", Help: "bytes that passed between such, without TCP"},
 }
 
 func (c Counter) String() string { return counterTable[c].Name }

@@ -38,6 +38,7 @@ type stream struct {
 	ends      []syscall.Errno
 	space     []byte // where received bytes belong; the rest goes to in
 	inOrder   bool   // what is received in place is put into in as well
+	unwilling bool   // wants nothing of the stream
 }
 
 // host is a NIC that passes bytes on, with the port and the loop of a lane.
@@ -57,6 +58,7 @@ type host struct {
 	// onStream, when not nil, takes the place of what HandleStream does.
 	onStream func(id nic.StreamID, b []byte)
 	log      []nic.StreamID // who received, in order
+	joined   [][2]nic.StreamID
 	places   [2][]byte
 }
 
@@ -105,7 +107,14 @@ func (h *host) HandleConnected(_ clock.Time, id nic.StreamID, c *nic.StreamConne
 	h.streams[id].connected = &copied
 }
 
-func (h *host) WantsStream(nic.StreamID) bool { return !h.unwilling }
+func (h *host) HandleJoined(_ clock.Time, a, b nic.StreamID) {
+	h.joined = append(h.joined, [2]nic.StreamID{a, b})
+}
+
+func (h *host) WantsStream(id nic.StreamID) bool {
+	s := h.streams[id]
+	return !h.unwilling && (s == nil || !s.unwilling)
+}
 
 func (h *host) HandleStream(_ clock.Time, id nic.StreamID, b []byte) {
 	h.log = append(h.log, id)

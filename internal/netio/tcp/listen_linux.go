@@ -114,7 +114,7 @@ func (p *Port) welcome(now clock.Time, l *socket, fd int, from unix.Sockaddr) {
 		p.refuse(fd)
 		return
 	}
-	s := &socket{fd: fd, id: id, state: open}
+	s := &socket{fd: fd, id: id, state: open, zone: a.Interface}
 	s.flow = Flow{ID: id, Local: a.Local, Remote: a.Remote}
 	if err := p.admit(s, streamEvents); err != nil {
 		p.refuse(fd)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"syscall"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type Handler interface {
 	HandleAccepted(now clock.Time, listener nic.StreamID, a *nic.StreamAccepted) (nic.StreamID, bool)
 	HandleConnected(now clock.Time, id nic.StreamID, c *nic.StreamConnected)
+	HandleJoined(now clock.Time, a, b nic.StreamID)
 	WantsStream(id nic.StreamID) bool
 	HandleStream(now clock.Time, id nic.StreamID, b []byte)
 	ReceiveSpace(id nic.StreamID) [][]byte
@@ -47,6 +49,9 @@ type Config struct {
 	Warn func(what string, err error)
 	// Tap, when not nil, is shown what passes.
 	Tap Tap
+	// DisableJoin leaves also those bytes to TCP whose sender and receiver are both here; so does
+	// RNIC_DISABLE_JOIN=1.
+	DisableJoin bool
 
 	// KeepAliveIdle, KeepAliveInterval and KeepAliveCount find peers that are gone while nothing
 	// is sent; zero values mean keepAlive…Default.
@@ -123,8 +128,11 @@ type socket struct {
 	cools    clock.Time // when it stops to be hot
 	until    clock.Time // when it stops to pause or to linger
 	isPaused bool
-	isShort  bool // a listener that lacks descriptors or memory; told once
-	flow     Flow
+	isShort  bool   // a listener that lacks descriptors or memory; told once
+	zone     uint32 // interface of link-local addresses
+	// twin is the other end of the connection, if it is here and takes bytes without TCP (join).
+	twin *socket
+	flow Flow
 }
 
 // Port is the streams of one lane. It implements nic.StreamPort.
@@ -173,6 +181,7 @@ func (c Config) withDefaults() Config {
 	c.KeepAliveCount = nonZero(c.KeepAliveCount, keepAliveCountDefault)
 	c.UserTimeout = nonZero(c.UserTimeout, userTimeoutDefault)
 	c.Linger = nonZero(c.Linger, lingerDefault)
+	c.DisableJoin = c.DisableJoin || os.Getenv("RNIC_DISABLE_JOIN") == "1"
 	return c
 }
 
@@ -315,7 +324,7 @@ func (p *Port) wake(now clock.Time) {
 	for _, s := range p.paused {
 		switch {
 		case !s.isPaused: // closed, or lingers
-		case s.until > now:
+		case s.until > now && !p.isWantedAgain(s):
 			kept = append(kept, s)
 		default:
 			s.isPaused = false
@@ -387,6 +396,7 @@ func (p *Port) recover(now clock.Time) bool {
 	}
 	p.out.reset()
 	p.in.reset()
+	p.vector.Reset()
 	p.fail(now, s, unix.EFAULT)
 	return true
 }
@@ -401,6 +411,7 @@ func (p *Port) discard(s *socket) {
 		delete(p.byID, s.id)
 	}
 	s.state, s.isPaused = gone, false
+	s.part()
 	// A child that was forked but has not called exec yet may hold a copy, and with it the file
 	// would stay in the set.
 	_ = unix.EpollCtl(p.config.Epoll, unix.EPOLL_CTL_DEL, s.fd, nil)

@@ -27,11 +27,17 @@ type life struct {
 	ids            map[*stream]nic.StreamID
 }
 
-func newLife(t *testing.T, seed uint64) *life {
+// newLife makes two hosts, or one that is its own peer.
+func newLife(t *testing.T, seed uint64, isAlone bool) *life {
 	c := Config{Linger: 200 * time.Millisecond}
 	l := &life{
-		t: t, random: rand.New(rand.NewPCG(seed, 1)), client: newHost(t, c), server: newHost(t, c),
+		t: t, random: rand.New(rand.NewPCG(seed, 1)), client: newHost(t, c),
 		sent: map[*stream][]byte{}, closed: map[*stream]int{}, ids: map[*stream]nic.StreamID{},
+		next: 1, // the listener's
+	}
+	l.server = l.client
+	if !isAlone {
+		l.server = newHost(t, c)
 	}
 	l.at = l.server.listen(lo4)
 	return l
@@ -82,7 +88,10 @@ func (l *life) step() {
 		b := pattern(l.random.IntN(200_000), l.random.IntN(256))
 		s.out = append(s.out, b...)
 		l.sent[s] = append(l.sent[s], b...)
-	case what < 10:
+	case what == 8:
+		s := list[l.random.IntN(len(list))]
+		s.unwilling = !s.unwilling
+	case what < 11:
 		s := list[l.random.IntN(len(list))]
 		s.space, s.inOrder = make([]byte, l.random.IntN(50_000)), true
 	default:
@@ -118,40 +127,54 @@ func (l *life) check() {
 	}
 }
 
-// TestPort_RandomLives_BytesInOrderAndNothingLeft makes, uses and ends streams at random.
+// finish ends everything and looks at what is left.
+func (l *life) finish(what string) {
+	t := l.t
+	t.Helper()
+	l.check()
+	for _, h := range []*host{l.client, l.server} {
+		for _, s := range l.alive(h) {
+			l.closed[s] = len(s.ends)
+			h.port.Close(l.ids[s])
+			s.out, s.sent = nil, 0
+		}
+		h.refuse = true
+	}
+	until(t, what+": all is quiet", func() bool {
+		c, s := l.client.port.Census(), l.server.port.Census()
+		return s == Census{Listeners: 1} && (c == Census{} || l.client == l.server)
+	}, l.client, l.server)
+	l.check()
+	n := l.server.port.Counters().Get(RxBytes)
+	if l.client == l.server {
+		n = l.server.port.Counters().Get(JoinedBytes)
+	}
+	if n < 1<<20 {
+		t.Errorf("%s: only %d bytes: the test shows little", what, n)
+	}
+	l.server.port.Close(1)
+	for _, h := range []*host{l.client, l.server} {
+		if h.turn(0); h.port.HasWork() || !h.port.IsIdle() || h.port.Deadline() != clock.Never ||
+			len(h.port.ends) != 0 {
+			t.Fatalf("%s: a port has work and no sockets", what)
+		}
+	}
+	for _, h := range []*host{l.client, l.server} {
+		_ = unix.Close(h.epoll)
+		h.epoll = -1
+	}
+}
+
+// TestPort_RandomLives_BytesInOrderAndNothingLeft makes, uses and ends streams at random, between
+// two hosts and within one.
 func TestPort_RandomLives_BytesInOrderAndNothingLeft(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(8) {
 		before := countFDs(t)
-		l := newLife(t, seed)
+		l := newLife(t, seed, seed%2 == 1)
 		for range 3000 {
 			l.step()
 		}
-		l.check()
-		for _, h := range []*host{l.client, l.server} {
-			for _, s := range l.alive(h) {
-				l.closed[s] = len(s.ends)
-				h.port.Close(l.ids[s])
-				s.out, s.sent = nil, 0
-			}
-			h.refuse = true
-		}
-		until(t, fmt.Sprintf("seed %d: all is quiet", seed), func() bool {
-			c, s := l.client.port.Census(), l.server.port.Census()
-			return c == Census{} && s == Census{Listeners: 1}
-		}, l.client, l.server)
-		l.check()
-		if n := l.server.port.Counters().Get(RxBytes); n < 1<<20 {
-			t.Errorf("seed %d: only %d bytes: the test shows little", seed, n)
-		}
-		l.server.port.Close(1)
-		for _, h := range []*host{l.client, l.server} {
-			if h.turn(0); h.port.HasWork() || !h.port.IsIdle() || h.port.Deadline() != clock.Never ||
-				len(h.port.ends) != 0 {
-				t.Fatalf("seed %d: a port has work and no sockets", seed)
-			}
-			_ = unix.Close(h.epoll)
-			h.epoll = -1
-		}
+		l.finish(fmt.Sprintf("seed %d", seed))
 		if after := countFDs(t); after != before {
 			t.Fatalf("seed %d: %d descriptors, %d before", seed, after, before)
 		}

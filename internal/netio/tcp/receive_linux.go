@@ -69,6 +69,9 @@ func (p *Port) deliver(now clock.Time, s *socket, n, inPlace int) {
 	p.counters.add(RxBytes, n)
 	rest := p.buffer[:n-inPlace]
 	p.watchReceived(s, n, inPlace, rest)
+	if s.flow.Twin && s.twin == nil {
+		p.join(now, s)
+	}
 	p.current = s
 	if inPlace > 0 {
 		p.counters.add(RxInPlaceBytes, inPlace)

@@ -25,11 +25,10 @@ func (p *Port) send(now clock.Time, id nic.StreamID) int {
 		p.handler.HandleSent(now, id, 0, true)
 		return 0
 	}
-	p.current = s
-	filled := p.handler.FillStream(now, id, &p.vector)
-	p.current = nil
-	if !filled || p.vector.Bytes == 0 || s.state != open {
-		p.vector.Reset()
+	if s.twin != nil {
+		return p.move(now, s)
+	}
+	if !p.fill(now, s) {
 		return 0
 	}
 	for _, b := range p.vector.Pieces {
@@ -57,6 +56,18 @@ func (p *Port) send(now clock.Time, id nic.StreamID) int {
 	p.handler.HandleSent(now, id, n, s.full)
 	p.current = nil
 	return n
+}
+
+// fill asks the NIC for bytes of a stream, and reports whether there are any to send.
+func (p *Port) fill(now clock.Time, s *socket) bool {
+	p.current = s
+	filled := p.handler.FillStream(now, s.id, &p.vector)
+	p.current = nil
+	if !filled || p.vector.Bytes == 0 || s.state != open {
+		p.vector.Reset()
+		return false
+	}
+	return true
 }
 
 // sendFailed deals with a send that took nothing.
