@@ -109,7 +109,7 @@ var evidence = []Entry{
 	{Code: uint32(abi.VendorTagGone), Name: "RNIC_VENDOR_TAG_GONE", Words: "the tagged buffer is not in the list", Means: "A tagged buffer was to be deleted that is not in the matching list, or not any more.", Causes: []string{"a message has matched it meanwhile: its completion is there, or comes", "the handle is not one that an IBV_WR_TAG_ADD of this queue has returned"}},
 	{
 		Code: uint32(abi.VendorTerminate), Name: "RNIC_VENDOR_TERMINATE", Words: "the peer ended the connection with a Terminate message",
-		Means:  "iWARP: the peer refused a message and ended the connection with a Terminate, whose code says why. Requests that were under way are flushed.",
+		Means:  "iWARP: the peer refused a message and ended the connection with a Terminate, whose code says why. A READ or an atomic that it names fails with a status of its own; what else was under way is flushed.",
 		Causes: []string{"a key, address or length that the peer does not grant", "no receive at the peer, or one that is too short: iWARP does not wait for one"},
 		Look:   []string{"rnic ps --errors tells the code; rnic explain terminate CODE what it means"},
 	},

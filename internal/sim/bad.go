@@ -223,7 +223,7 @@ func (e *endpoint) postBad() bool {
 	}
 	r.entry.Must = check.Statuses(b.status)
 	if w.streams != nil && !b.isLocal {
-		r.entry.Must = e.outcomeOnStream(&r)
+		r.entry.Must = e.outcomeOnStream(&r, b.status)
 	}
 	if !b.isLocal {
 		e.blame(&r)
@@ -292,11 +292,12 @@ func (b *badRequest) isPlacement() bool {
 }
 
 // outcomeOnStream is how a request ends that the peer refuses with a Terminate: READs and atomics
-// are flushed, others are mostly complete before the peer has seen them.
-func (e *endpoint) outcomeOnStream(r *request) check.StatusSet {
+// fail as on InfiniBand where the Terminate comes, others are mostly complete before the peer has
+// seen them.
+func (e *endpoint) outcomeOnStream(r *request, refusal rdma.WCStatus) check.StatusSet {
 	switch rdma.WROpcode(r.wqe.Opcode) {
 	case rdma.WRRead, rdma.WRFetchAdd, rdma.WRCompareSwap:
-		return check.Statuses(rdma.WCWRFlushErr)
+		return check.Statuses(refusal)
 	case rdma.WRWrite:
 		r.entry.Opcode = rdma.WCOpWrite
 	default:

@@ -14,8 +14,10 @@ import (
 // a SEND or WRITE is complete as soon as TCP has it (RFC 5040 5.5 leaves that open; siw does
 // the same). So its effect comes a little later, and a peer that refuses it says so by a Terminate,
 // which ends the connection: whatever has not completed by then is flushed, whoever was at fault. A
-// READ or an atomic has its answer on either. A receive that is missing is waited for on iWARP, for
-// a second, as TCP lets the sender wait; there are no retries to count.
+// READ or an atomic has its answer on either, and fails as on RoCE where it is refused, but that a
+// right which the queue pair withholds is one more reason of protection (RFC 5040 4.8). A receive
+// that is missing is waited for on iWARP, for a second, as TCP lets the sender wait; there are no
+// retries to count.
 
 // streamLacks is what iWARP does not have, and why (RFC 5040, RFC 7306).
 var streamLacks = map[Feature]string{
@@ -48,16 +50,18 @@ func landed(t *testing.T, f Fabric, what string, condition func() bool) {
 func (c *failure) isLocal() bool { return c.want == verbs.WCLocProtErr }
 
 // allowed are the statuses of the request, and of the one behind it, where a completion says no
-// more than that the transport has the message: what waits for an answer is flushed when the peer
-// ends the connection, and everything else completes in time or is flushed.
+// more than that the transport has the message: what waits for an answer fails when the peer refuses
+// it, and everything else completes in time or is flushed.
 func (c *failure) allowed() (first, second []verbs.WCStatus) {
 	either := []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}
 	flushed := either[1:]
 	switch {
 	case c.isLocal():
 		return []verbs.WCStatus{c.want}, flushed
+	case c.opcode == verbs.WRRead && c.want == verbs.WCRemInvReqErr: // the queue pair's rights
+		return []verbs.WCStatus{verbs.WCRemAccessErr}, flushed
 	case c.opcode == verbs.WRRead, c.opcode == verbs.WRFetchAdd:
-		return flushed, flushed
+		return []verbs.WCStatus{c.want}, flushed
 	}
 	return either, either
 }

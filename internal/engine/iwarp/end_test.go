@@ -262,7 +262,7 @@ func TestMemoryThatGoes_BeforeASegmentIsFramed(t *testing.T) {
 	w.transmit(1, w.b)
 	s.gone = true
 	w.settle()
-	wantStatus(t, w.a.sends.take(), rdma.WCWRFlushErr)
+	wantStatus(t, w.a.sends.take(), rdma.WCRemOpErr)
 	if e := w.a.end(); e.How != HowTerminateReceived || e.Code != iwarp.CodeRDMAPLocal {
 		t.Errorf("ended %+v", e)
 	}

@@ -52,9 +52,13 @@ func (q *QP) flushSends(budget *int) bool {
 		}
 		*budget--
 		w := r.wrs.At(0)
-		id, code := w.WQE.WRID, w.op.wc
+		id, code, verdict := w.WQE.WRID, w.op.wc, w.verdict
 		q.popHead()
-		q.pushFlushed(id, code)
+		if verdict == rdma.WCSuccess {
+			q.pushFlushed(id, code)
+		} else {
+			q.pushEnded(id, code, verdict, abi.VendorTerminate)
+		}
 	}
 	for ; *budget > 0; *budget-- {
 		var x abi.SendWQE
@@ -70,11 +74,15 @@ func (q *QP) flushSends(budget *int) bool {
 
 // pushFlushed completes a send work request that is off the books as flushed.
 func (q *QP) pushFlushed(id uint64, code rdma.WCOpcode) {
-	q.send.queue.Release()
 	q.host.Count(work.CountFlushed, 1)
+	q.pushEnded(id, code, rdma.WCWRFlushErr, abi.VendorFlushed)
+}
+
+func (q *QP) pushEnded(id uint64, code rdma.WCOpcode, s rdma.WCStatus, v abi.Vendor) {
+	q.send.queue.Release()
 	q.cqe = abi.CQE{
-		WRID: id, Status: uint32(rdma.WCWRFlushErr), Opcode: uint32(code),
-		VendorErr: uint32(abi.VendorFlushed), QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
+		WRID: id, Status: uint32(s), Opcode: uint32(code), VendorErr: uint32(v),
+		QPNum: uint32(q.cfg.QPN), Timestamp: uint64(q.now),
 		SQIndex: q.send.queue.DoneIndex(),
 	}
 	q.cfg.SendCQ.Push(&q.cqe, true)

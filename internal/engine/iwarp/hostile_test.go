@@ -524,9 +524,10 @@ func TestHostile_Terminate_FlushesAndTells(t *testing.T) {
 			r.n.c.Closing() != CloseFIN || r.n.counters[work.CountRcvdTerminate] != 1 {
 			t.Errorf("ended %+v", e)
 		}
-		wantStatus(t, r.n.sends.take(), rdma.WCWRFlushErr)
+		wantStatus(t, r.n.sends.take(), rdma.WCRemAccessErr)
 		wantStatus(t, r.n.recvs.take(), rdma.WCWRFlushErr)
 		if c := r.n.causes; len(c) != 1 || !c[0].IsTold || c[0].WRID != 4 ||
+			c[0].Status != rdma.WCRemAccessErr ||
 			c[0].Terminate != uint16(iwarp.CodeProtectionSTag) || c[0].Asked != rdma.AccessRemoteRead {
 			t.Errorf("evidence %+v", c)
 		}

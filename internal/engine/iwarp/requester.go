@@ -28,6 +28,8 @@ type sendWR struct {
 	got uint32
 	// sink is the STag that the answer to a READ names, and the identifier of an atomic request.
 	sink uint32
+	// verdict is the status that the peer's Terminate gives this request, success where it gives none.
+	verdict rdma.WCStatus
 	// serial names this request in the NIC's scratch memory.
 	serial uint64
 }
@@ -198,7 +200,7 @@ func (q *QP) fetch() *sendWR {
 	w := r.wrs.Push()
 	w.off, w.got, w.end = 0, 0, 0
 	w.isBegun, w.isFramed, w.isDone = false, false, false
-	w.isWritten, w.isImmDone = false, false
+	w.isWritten, w.isImmDone, w.verdict = false, false, rdma.WCSuccess
 	w.Reset()
 	w.Copy(slot, work.SendLimits{MaxSGE: q.cfg.MaxSGE, MaxInline: q.cfg.MaxInline})
 	w.op = operationOf(w.WQE.Opcode)

@@ -109,8 +109,18 @@ func (c *Conn) handleTerminate(content []byte) {
 	x := work.Cause{
 		Vendor: abi.VendorTerminate, Terminate: uint16(t.Code), HasTerminate: true, IsTold: true,
 	}
-	if w := q.blamed(&t); w != nil {
+	w := q.named(&t)
+	if w != nil && w == q.send.wrs.At(0) {
+		// Where one before it has no answer, that is flushed, and so is all behind (IBTA 10.3.1.7).
+		w.verdict = verdictOf(t.Code, w)
+	} else if w == nil {
+		w = q.suspect()
+	}
+	if w != nil {
 		x.Status = rdma.WCWRFlushErr
+		if w.verdict != rdma.WCSuccess {
+			x.Status = w.verdict
+		}
 		x.WRID, x.Opcode = w.WQE.WRID, w.WQE.Opcode
 		x.Key, x.Addr, x.Length = rdma.Key(w.WQE.RKey), w.WQE.RemoteAddr, uint64(w.Length)
 		x.Asked = rightOf(w.op.kind)
@@ -119,22 +129,67 @@ func (c *Conn) handleTerminate(content []byte) {
 	c.fail(End{How: HowTerminateReceived, Code: t.Code}, CloseFIN)
 }
 
-// blamed returns the request that a Terminate is about, where that can be told: READs and atomics
-// wait for their answer, others may be long complete.
-func (q *QP) blamed(t *iwarp.Terminate) *sendWR {
-	if len(t.RDMAP) >= iwarp.ReadRequestLen {
-		x, _ := iwarp.ParseReadRequest(t.RDMAP)
-		for i := range q.send.reads.Len() {
-			w := q.readAt(i)
-			if w.op.kind == kindRead && rdma.Key(w.sink) == x.SinkSTag {
-				return w
-			}
+// named returns the request that the headers in a Terminate are of; nil where they are of none that
+// can be told. READs and atomics wait for their answer; others may be long complete.
+func (q *QP) named(t *iwarp.Terminate) *sendWR {
+	var h iwarp.Header
+	if _, err := h.Parse(t.DDP); err != nil {
+		return nil
+	}
+	wanted := kindRead
+	sink, isTold := uint32(0), false
+	switch h.Opcode.Info().Kind {
+	case iwarp.KindReadRequest:
+		x, err := iwarp.ParseReadRequest(t.RDMAP)
+		sink, isTold = uint32(x.SinkSTag), err == nil
+	case iwarp.KindAtomicRequest:
+		x, err := iwarp.ParseAtomicRequest(t.RDMAP)
+		wanted, sink, isTold = kindAtomic, x.ID, err == nil
+	default:
+		return nil
+	}
+	n := q.send.reads.Len()
+	first := q.send.requestMSN - uint32(n) // those under way are the last ones
+	for i := range n {
+		// The request as a whole says which it is. Of its DDP header alone the number does, which
+		// Soft-iWARP gets wrong where it has both.
+		w := q.readAt(i)
+		isIt := isTold && w.sink == sink || !isTold && h.MSN == first+uint32(i)
+		if isIt && w.op.kind == wanted {
+			return w
 		}
 	}
+	return nil
+}
+
+// suspect returns the request that a Terminate is likely to be about which names none.
+func (q *QP) suspect() *sendWR {
 	if q.send.reads.Len() > 0 && q.send.wrs.Len() == q.send.reads.Len() {
 		return q.readAt(0)
 	}
 	return nil
+}
+
+// verdictOf is what the requester of InfiniBand would report of a request that is refused for such
+// a reason (IBTA 9.9.3, 11.6.2).
+func verdictOf(code iwarp.Code, w *sendWR) rdma.WCStatus {
+	const remoteProtection, taggedBuffer = iwarp.CodeProtectionSTag >> 8, iwarp.CodeTaggedSTag >> 8
+	switch code >> 8 {
+	case remoteProtection, taggedBuffer:
+		return rdma.WCRemAccessErr
+	}
+	switch code {
+	case iwarp.CodeOperationOther:
+		if w.op.kind == kindAtomic && w.WQE.RemoteAddr%atomicBytes != 0 {
+			return rdma.WCRemInvReqErr
+		}
+		return rdma.WCRemOpErr
+	case iwarp.CodeRDMAPLocal, iwarp.CodeDDPLocal, iwarp.CodeCatastropheStream,
+		iwarp.CodeCatastropheGlobal:
+		return rdma.WCRemOpErr
+	default:
+		return rdma.WCRemInvReqErr
+	}
 }
 
 // loseMemory ends a connection that has framed what it cannot send: the memory that the bytes were
