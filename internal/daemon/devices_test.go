@@ -100,7 +100,7 @@ func TestParseDevices_BadOnes_AreRefusedWithWhatIsWrong(t *testing.T) {
 			" choose another name for yours or for that one (NAME=roce), or leave that one out" +
 			" (rnic0=none)",
 		"a=none":                          `only rnic0 and iwarp0 can be left out`,
-		"a rnic0=none":                    "device a contradicts rnic0=none: both are of roce, so drop one",
+		"a rnic0=none":                    "a contradicts rnic0=none: both are of roce, so drop one",
 		"iwarp0=none w=iwarp":             "device w=iwarp contradicts iwarp0=none",
 		"rnic0=none iwarp0=none":          "no device is left",
 		"x=none,crc=on":                   `none has no options, and so no "crc=on"`,

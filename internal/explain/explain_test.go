@@ -240,6 +240,9 @@ func TestFind_E09_EveryFormThatPeopleMeet(t *testing.T) {
 			t.Errorf("%q finds %v, want %s first", r.query, namesOf(found), r.want)
 		}
 	}
+}
+
+func TestFind_Nonsense_FindsNothing(t *testing.T) {
 	for _, nonsense := range []string{"", "   ", "xyzzy", "12 monkeys", "_"} {
 		if found := Find(nonsense); len(found) > 0 {
 			t.Errorf("%q finds %v", nonsense, namesOf(found))

@@ -20,7 +20,7 @@ What each verb does on SoftRNIC's devices of RoCE (` + "`rnic0`" + `) and of iWA
 | library | rdma-core does it by itself, on any device |
 | an errno | the verb is there and refuses with it |
 | absent | there is no such thing |
-| of some | on iWARP: receives complete with it, and the READ or atomic that the peer refused; a SEND or WRITE is complete, or flushed, as the connection ends |
+| of some | receives, READs and atomics complete with it; others are flushed, or complete |
 
 SoftRNIC's columns are taken from its sources and from what a NIC answers. The others are what their
 user-space providers in rdma-core 65.0 (August 2026) and their drivers in current Linux kernels

@@ -50,8 +50,8 @@ func landed(t *testing.T, f Fabric, what string, condition func() bool) {
 func (c *failure) isLocal() bool { return c.want == verbs.WCLocProtErr }
 
 // allowed are the statuses of the request, and of the one behind it, where a completion says no
-// more than that the transport has the message: what waits for an answer fails when the peer refuses
-// it, and everything else completes in time or is flushed.
+// more than that the transport has the message: what waits for an answer fails where the peer
+// refuses it, and everything else completes in time or is flushed.
 func (c *failure) allowed() (first, second []verbs.WCStatus) {
 	either := []verbs.WCStatus{verbs.WCSuccess, verbs.WCWRFlushErr}
 	flushed := either[1:]
