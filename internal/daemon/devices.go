@@ -228,6 +228,7 @@ func (d *Daemon) deviceAt(name string) int {
 // runs.
 func (d *Daemon) setPorts(now clock.Time, sources []gidSource) {
 	l := d.lane
+	l.paths.forget()
 	l.keepOwn(sources)
 	for at := range d.devices {
 		if d.devices[at].Transport == nic.TransportIWARP {

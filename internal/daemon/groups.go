@@ -46,11 +46,12 @@ func (l *lane) isOnWireToo(path *roce.Path) bool {
 // It reports false when no more packets can be taken now.
 func (l *lane) routeGroup(now clock.Time) bool {
 	more, isOurs := true, l.nic.HasGroup(l.tx.DGID)
+	l.departure()
 	isStaged := l.reachesWire(l.tx.SGID.Addr())
 	switch {
 	case isStaged:
 		l.stage(&l.out[0])
-		more = l.out[0].count < len(l.out[0].batch) || l.flush(now, l.wire, &l.out[0])
+		more = !l.out[0].isFull() || l.flush(now, l.wire, &l.out[0])
 	case !isOurs:
 		l.stats.withoutNetwork++
 	}
@@ -59,7 +60,7 @@ func (l *lane) routeGroup(now clock.Time) bool {
 	}
 	if l.mirror != nil {
 		l.stage(&l.out[1])
-		return (l.out[1].count < len(l.out[1].batch) || l.flush(now, l.mirror, &l.out[1])) && more
+		return (!l.out[1].isFull() || l.flush(now, l.mirror, &l.out[1])) && more
 	}
 	if l.taps.IsOn() && !isStaged {
 		l.tap()

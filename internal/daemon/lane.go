@@ -65,6 +65,7 @@ type lane struct {
 	in     []netio.Datagram
 	out    [2]outgoing // to wire and mirror
 	rx, tx ibt.Packet
+	paths  paths
 	event  nic.Event
 	// connection is the event in hand, router finds routes; it is nil until there is one.
 	connection nic.ConnectionEvent

@@ -5,16 +5,19 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/clock"
-	"github.com/softrnic/softrnic/internal/engine/ibt"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
-	"github.com/softrnic/softrnic/internal/wire/roce"
 )
 
 const (
 	// packetBytesMax holds the longest headers, payload, pad and the trailer.
 	packetBytesMax = ib.HeadersLenMax + 4096 + 3 + netio.TrailerBytes
+	// sendBatch and sendBatchBytes bound what one call hands to a port: several segmented sends, the
+	// last of which is mostly not full, and no more than stays in a cache. The smallest socket
+	// buffers that Linux gives by default hold twice as much.
+	sendBatch      = 256
+	sendBatchBytes = 256 << 10
 	// retryDelay is when a full socket is tried again.
 	retryDelay = 100 * time.Microsecond
 	// blockedMax is how long packets wait for a full socket. After that they are dropped, as a
@@ -44,7 +47,8 @@ type laneStats struct {
 // outgoing is a batch of packets for one port.
 type outgoing struct {
 	batch   []netio.Datagram
-	store   [][]byte
+	store   []byte     // the packets, one behind the other
+	used    int        // bytes of store
 	first   int        // batch[first:count] is not sent yet
 	count   int        //
 	since   clock.Time // when the port became full
@@ -53,11 +57,18 @@ type outgoing struct {
 
 func (o *outgoing) init() {
 	o.retryAt = clock.Never
-	o.batch = make([]netio.Datagram, datagramBatch)
-	o.store = make([][]byte, datagramBatch)
-	for i := range o.store {
-		o.store[i] = make([]byte, packetBytesMax)
-	}
+	o.batch = make([]netio.Datagram, sendBatch)
+	o.store = make([]byte, sendBatchBytes)
+}
+
+// isFull reports that there may be no room for another packet.
+func (o *outgoing) isFull() bool {
+	return o.count == len(o.batch) || len(o.store)-o.used < packetBytesMax
+}
+
+// clear forgets all packets.
+func (o *outgoing) clear() {
+	o.first, o.count, o.used, o.retryAt = 0, 0, 0, clock.Never
 }
 
 // heatUp makes the next turns ask the ports for packets.
@@ -112,12 +123,14 @@ func (l *lane) handleDatagram(now clock.Time, d *netio.Datagram, own bool) {
 		return
 	}
 	p.Payload = payload
-	p.Address = ibt.Address{
-		SGID: rdma.GIDFromAddr(d.Path.Src), DGID: rdma.GIDFromAddr(d.Path.Dst),
-		FlowLabel: d.Path.FlowLabel, Flow: d.Path.SrcPort, TrafficClass: d.Path.TrafficClass,
-		HopLimit: d.Path.HopLimit, Port: 1,
+	if known := l.paths.arrival(&d.Path); known != nil && !own {
+		p.Address = *known
+		l.nic.HandlePacket(now, p)
+		return
 	}
-	if !l.nic.IsLocal(p.DGID) && !l.nic.HasGroup(p.DGID) {
+	p.Address = addressOf(&d.Path)
+	isOurs := l.nic.IsLocal(p.DGID)
+	if !isOurs && !l.nic.HasGroup(p.DGID) {
 		l.stats.notForUs++
 		return
 	}
@@ -126,6 +139,9 @@ func (l *lane) handleDatagram(now clock.Time, d *netio.Datagram, own bool) {
 		// that poses as one of them.
 		l.stats.spoofed++
 		return
+	}
+	if isOurs && !own {
+		l.paths.learn(&d.Path, &p.Address)
 	}
 	l.nic.HandlePacket(now, p)
 }
@@ -160,7 +176,8 @@ func (l *lane) route(now clock.Time) bool {
 	if l.isGroupPacket() {
 		return l.routeGroup(now)
 	}
-	if l.nic.IsLocal(l.tx.DGID) {
+	l.departure()
+	if l.paths.out.isLocal {
 		if l.mirror == nil {
 			// By reference: the payload is still the sender's memory.
 			if l.taps.IsOn() {
@@ -178,32 +195,18 @@ func (l *lane) route(now clock.Time) bool {
 		return true
 	}
 	l.stage(o)
-	if o.count < len(o.batch) {
-		return true
-	}
-	return l.flush(now, port, o)
+	return !o.isFull() || l.flush(now, port, o)
 }
 
-// stage serialises l.tx.
+// stage serialises l.tx, whose departure is known.
 func (l *lane) stage(o *outgoing) {
 	p := &l.tx
-	b := p.Headers.Append(o.store[o.count][:0])
+	b := p.Headers.Append(o.store[o.used:o.used])
 	b = append(b, p.Payload...)
 	b = ib.AppendPad(b, p.Headers.BTH.PadCount)
-	d := &o.batch[o.count]
-	*d = netio.Datagram{Buf: b, Path: pathOf(p)}
-	if d.Path.Dst.IsLinkLocalUnicast() || d.Path.Dst.IsMulticast() {
-		d.Interface = l.gids.ifIndexOf(p.SGID)
-	}
+	o.used += len(b) + netio.TrailerBytes
+	o.batch[o.count] = l.datagram(b[: len(b) : len(b)+netio.TrailerBytes])
 	o.count++
-}
-
-// pathOf is how a packet of the NIC travels.
-func pathOf(p *ibt.Packet) roce.Path {
-	return roce.Path{
-		Src: p.SGID.Addr(), Dst: p.DGID.Addr(), FlowLabel: p.FlowLabel, SrcPort: p.Flow,
-		TrafficClass: p.TrafficClass, HopLimit: p.HopLimit, DF: true,
-	}
 }
 
 // flush sends a batch and reports whether it is empty now.
@@ -219,7 +222,7 @@ func (l *lane) flush(now clock.Time, p netio.Port, o *outgoing) bool {
 	if err != nil || o.first == o.count {
 		// A port that fails for good is like a cable that is cut: packets are lost.
 		l.stats.blocked += uint64(o.count - o.first)
-		o.first, o.count, o.retryAt = 0, 0, clock.Never
+		o.clear()
 		return true
 	}
 	if o.retryAt == clock.Never || sent > 0 {
@@ -228,7 +231,7 @@ func (l *lane) flush(now clock.Time, p netio.Port, o *outgoing) bool {
 	o.retryAt = now.Add(retryDelay)
 	if now-o.since > clock.Time(blockedMax) {
 		l.stats.blocked += uint64(o.count - o.first)
-		o.first, o.count, o.retryAt = 0, 0, clock.Never
+		o.clear()
 		return true
 	}
 	return false

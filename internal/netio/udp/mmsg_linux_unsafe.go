@@ -47,3 +47,8 @@ func pollNow(fds []unix.PollFd) (int, unix.Errno) {
 		uintptr(len(fds)), uintptr(unsafe.Pointer(&zero)), 0, 0, 0)
 	return int(n), errno
 }
+
+// isBehind reports that b begins where a ends. Neither is empty, and both live.
+func isBehind(a, b []byte) bool {
+	return uintptr(unsafe.Pointer(&a[0]))+uintptr(len(a)) == uintptr(unsafe.Pointer(&b[0]))
+}

@@ -147,6 +147,43 @@ func checkSame(t testing.TB, sent, got []netio.Datagram) {
 	}
 }
 
+// inOneBuffer copies datagrams so that one follows the other, each with room for its ICRC.
+func inOneBuffer(list []netio.Datagram) []netio.Datagram {
+	total := 0
+	for i := range list {
+		total += len(list[i].Buf) + netio.TrailerBytes
+	}
+	buffer := make([]byte, 0, total)
+	out := make([]netio.Datagram, len(list))
+	for i, d := range list {
+		start, end := len(buffer), len(buffer)+len(d.Buf)
+		buffer = append(buffer, d.Buf...)[:end+netio.TrailerBytes]
+		out[i] = d
+		out[i].Buf = buffer[start:end:len(buffer)]
+	}
+	return out
+}
+
+func TestPort_PacketsInOneBuffer_TakeOneIovecAMessage(t *testing.T) {
+	p := openLoopback(t, Config{})
+	list := inOneBuffer(message(roce.Path{Src: lo4, Dst: lo4, HopLimit: 64}))
+	apart := clone(list)
+	sendAll(t, p, list)
+	checkSame(t, list, receiveN(t, p, len(list)))
+
+	count := func(group []netio.Datagram) int {
+		p.out.reset()
+		p.putGroup(group, p.senderOf(&group[0]))
+		return p.out.used
+	}
+	if n := count(list[1:50]); n != 1 {
+		t.Errorf("%d iovecs for packets that follow each other", n)
+	}
+	if n := count(apart[1:50]); n != 49 {
+		t.Errorf("%d iovecs for 49 packets with gaps", n)
+	}
+}
+
 func TestPort_LoopbackOffloads_SameBytesArrive(t *testing.T) {
 	for _, addr := range []netip.Addr{lo4, lo6} {
 		for mask := range 4 {

@@ -34,8 +34,9 @@ type receiver struct {
 	next     int    // first of them that has not been begun
 	rest     []byte // what is left of the one begun
 	current  netio.Datagram
-	segment  int    // bytes of each packet in rest but the last
-	overflow uint32 // the kernel's count of dropped packets, last seen
+	flow     roce.Flow // of packets of the one begun
+	segment  int       // bytes of each packet in rest but the last
+	overflow uint32    // the kernel's count of dropped packets, last seen
 }
 
 func (r *receiver) init(v6, coalesced bool) {
@@ -125,7 +126,7 @@ func (p *Port) deliver(r *receiver, batch []netio.Datagram) int {
 		size := min(r.segment, len(r.rest))
 		packet := r.rest[:size:size]
 		r.rest = r.rest[size:]
-		if p.verify(&r.current.Path, packet) {
+		if p.verify(r, packet) {
 			d := &batch[n]
 			*d = r.current
 			d.Buf = packet[:size-roce.ICRCLen]
@@ -151,6 +152,7 @@ func (p *Port) begin(r *receiver, i int) {
 		r.overflow = control.overflow
 	}
 	d := &r.current
+	r.flow = roce.Flow{}
 	d.Path.Src, d.Path.SrcPort = getName(r.names[i][:m.hdr.Namelen])
 	d.Path.Dst = control.dst
 	if m.hdr.Flags&unix.MSG_TRUNC != 0 || !d.Path.Src.IsValid() || !d.Path.Dst.IsValid() {
@@ -177,13 +179,17 @@ func (p *Port) begin(r *receiver, i int) {
 
 // verify checks the ICRC of one packet. The identification is hidden from a UDP socket, but a
 // sender like ours numbers the packets of a segmented send from 0, which the path has as a guess;
-// where it is wrong, CheckICRC does without.
-func (p *Port) verify(path *roce.Path, packet []byte) bool {
+// where it is wrong, the check does without.
+func (p *Port) verify(r *receiver, packet []byte) bool {
 	if len(packet) < roce.PayloadLenMin {
 		p.counters.Add(netio.RxShort, 1)
 		return false
 	}
-	switch roce.CheckICRC(path, packet) {
+	path := &r.current.Path
+	if n := len(packet) - roce.ICRCLen; !r.flow.Fits(n) {
+		r.flow = roce.NewFlow(path, n)
+	}
+	switch r.flow.Check(path.IPID, packet) {
 	case roce.Good:
 		return true
 	case roce.GoodUpToIPID:
@@ -196,10 +202,10 @@ func (p *Port) verify(path *roce.Path, packet []byte) bool {
 }
 
 // setICRC writes the ICRC of a packet into the spare bytes behind it, and returns both.
-func setICRC(d *netio.Datagram) []byte {
+func setICRC(d *netio.Datagram, flow *roce.Flow) []byte {
 	n := len(d.Buf)
 	packet := d.Buf[:n+roce.ICRCLen]
-	binary.LittleEndian.PutUint32(packet[n:], roce.ICRC(&d.Path, d.Buf))
+	binary.LittleEndian.PutUint32(packet[n:], flow.ICRC(d.Path.IPID, d.Buf))
 	if d.Flip != 0 {
 		bit := int(d.Flip-1) % (8 * len(packet))
 		packet[bit/8] ^= 1 << (bit % 8)

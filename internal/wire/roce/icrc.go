@@ -28,11 +28,8 @@ const PayloadLenMax = 65535 - IPv4Len - UDPLen
 //
 // Preconditions: the packet has at least a BTH; both addresses of p are of one family.
 func ICRC(p *Path, packet []byte) uint32 {
-	invariant.Assert(len(packet) >= ib.BTHLen, "ICRC of a packet without a BTH")
-	if p.Is4() {
-		return icrc4(p, packet)
-	}
-	return icrc6(p, packet)
+	f := NewFlow(p, len(packet))
+	return f.ICRC(p.IPID, packet)
 }
 
 // AppendICRC appends the ICRC of a packet, which is all of BTH to pad, to the packet.
@@ -55,27 +52,64 @@ const (
 	bthUpperMask    = 0x00_00_00_ff_00_00_00_00 // byte 4
 )
 
-// icrc4 computes words of eight bytes from the fields, so that no pseudo header needs a buffer:
-// leading ones, IPv4, UDP and BTH are exactly six words.
-func icrc4(p *Path, packet []byte) uint32 {
-	n := len(packet) + ICRCLen
+// Flow computes the ICRCs of packets of one length that travel one path: what the CRC covers in
+// front of the BTH is worked out once for all of them, but for the IPv4 identification. The zero
+// value is no flow.
+type Flow struct {
+	// crc is the register in front of the last word that has a part of the BTH in it and of the
+	// headers before, for identification 0.
+	crc  uint32
+	len  int // of a packet, without the ICRC
+	isV6 bool
+}
+
+// NewFlow prepares for packets of n bytes, BTH to pad; the identification of the path does not
+// matter.
+//
+// Preconditions: n ≥ ib.BTHLen; both addresses of p are of one family.
+func NewFlow(p *Path, n int) Flow {
+	invariant.Assert(n >= ib.BTHLen, "ICRC of a packet without a BTH")
+	if p.Is4() {
+		return Flow{crc: prefix4(p, n+ICRCLen), len: n}
+	}
+	return Flow{crc: prefix6(p, n+ICRCLen), len: n, isV6: true}
+}
+
+// Fits reports whether the flow is one of packets of n bytes.
+func (f *Flow) Fits(n int) bool { return f.len == n }
+
+// ICRC returns the invariant CRC of one packet, whose IPv4 identification is id.
+//
+// Preconditions: the packet has the flow's length.
+func (f *Flow) ICRC(id uint16, packet []byte) uint32 {
+	invariant.Assert(len(packet) == f.len, "ICRC of a packet of another length")
+	if f.isV6 {
+		crc := crcWord(f.crc, bthUpperMask|le64(packet))
+		return crc32.Update(^crc, crc32.IEEETable, packet[8:])
+	}
+	crc := f.crc ^ idDifference(id)
+	n := uint64(uint16(UDPLen + f.len + ICRCLen))
+	crc = crcWord(crc, udpSumMask|wire64(n<<48)|le32(packet)<<32)
+	crc = crcWord(crc, bthResv8aMask|le64(packet[4:]))
+	return crc32.Update(^crc, crc32.IEEETable, packet[ib.BTHLen:])
+}
+
+// prefix4 computes words of eight bytes from the fields, so that no pseudo header needs a buffer:
+// leading ones, IPv4, UDP and BTH are exactly six words, the last two of which Flow.ICRC adds.
+func prefix4(p *Path, n int) uint32 {
 	src, dst := p.Src.As4(), p.Dst.As4()
 	flags := uint64(0)
 	if p.DF {
 		flags = ipv4DF
 	}
 	crc := crcWord(icrcStart, ipv4TOSMask|wire64(
-		ipv4VersionIHL<<56|uint64(uint16(IPv4Len+UDPLen+n))<<32|uint64(p.IPID)<<16|flags))
+		ipv4VersionIHL<<56|uint64(uint16(IPv4Len+UDPLen+n))<<32|flags))
 	crc = crcWord(crc, ipv4TTLSumMask|ProtocolUDP<<8|le32(src[:])<<32)
-	crc = crcWord(crc, le32(dst[:])|wire64(uint64(p.SrcPort)<<16|Port))
-	crc = crcWord(crc, udpSumMask|wire64(uint64(uint16(UDPLen+n))<<48)|le32(packet)<<32)
-	crc = crcWord(crc, bthResv8aMask|le64(packet[4:]))
-	return crc32.Update(^crc, crc32.IEEETable, packet[ib.BTHLen:])
+	return crcWord(crc, le32(dst[:])|wire64(uint64(p.SrcPort)<<16|Port))
 }
 
-// icrc6 is icrc4 for IPv6; here the words end in the middle of the BTH.
-func icrc6(p *Path, packet []byte) uint32 {
-	n := len(packet) + ICRCLen
+// prefix6 is prefix4 for IPv6; here the words end in the middle of the BTH.
+func prefix6(p *Path, n int) uint32 {
 	src, dst := p.Src.As16(), p.Dst.As16()
 	length := uint64(uint16(UDPLen + n))
 	crc := crcWord(icrcStart, ipv6FirstMask|ipv6HopMask|wire64(length<<16|ProtocolUDP<<8))
@@ -83,9 +117,30 @@ func icrc6(p *Path, packet []byte) uint32 {
 	crc = crcWord(crc, le64(src[8:]))
 	crc = crcWord(crc, le64(dst[:]))
 	crc = crcWord(crc, le64(dst[8:]))
-	crc = crcWord(crc, udpSumUpperMask|wire64(uint64(p.SrcPort)<<48|Port<<32|length<<16))
-	crc = crcWord(crc, bthUpperMask|le64(packet))
-	return crc32.Update(^crc, crc32.IEEETable, packet[8:])
+	return crcWord(crc, udpSumUpperMask|wire64(uint64(p.SrcPort)<<48|Port<<32|length<<16))
+}
+
+// idDifference is by how much an identification changes prefix4, whatever else the headers say: the
+// CRC is linear. Segments of one send have small ones, which a table has.
+func idDifference(id uint16) uint32 {
+	if int(id) < len(idDifferences) {
+		return idDifferences[id]
+	}
+	return idDifferenceOf(id)
+}
+
+func idDifferenceOf(id uint16) uint32 {
+	return crcWord(crcWord(crcWord(0, wire64(uint64(id)<<16)), 0), 0)
+}
+
+var idDifferences = makeIDDifferences()
+
+func makeIDDifferences() *[128]uint32 {
+	var t [128]uint32
+	for i := range t {
+		t[i] = idDifferenceOf(uint16(i))
+	}
+	return &t
 }
 
 func le32(b []byte) uint64 { return uint64(binary.LittleEndian.Uint32(b)) }
@@ -129,11 +184,20 @@ func CheckICRC(p *Path, payload []byte) Verdict {
 	if n < ib.BTHLen {
 		return Bad
 	}
-	diff := ICRC(p, payload[:n]) ^ binary.LittleEndian.Uint32(payload[n:])
+	f := NewFlow(p, n)
+	return f.Check(p.IPID, payload)
+}
+
+// Check is CheckICRC for a packet of the flow, ICRC included, with an assumed identification.
+//
+// Preconditions: the payload has the flow's length and that of an ICRC.
+func (f *Flow) Check(id uint16, payload []byte) Verdict {
+	n := len(payload) - ICRCLen
+	diff := f.ICRC(id, payload[:n]) ^ binary.LittleEndian.Uint32(payload[n:])
 	if diff == 0 {
 		return Good
 	}
-	if p.Is4() && hiddenDifference(diff, n)&^hiddenMask == 0 {
+	if !f.isV6 && hiddenDifference(diff, n)&^hiddenMask == 0 {
 		return GoodUpToIPID
 	}
 	return Bad

@@ -135,6 +135,34 @@ func TestICRC_AgreesWithItsDefinition_T09(t *testing.T) {
 	}
 }
 
+// One flow serves all identifications, those in its table and others, and any packet of its length.
+func TestFlow_AnyIdentification_AgreesWithDefinition(t *testing.T) {
+	for _, p := range []Path{testPath4(), testPath6()} {
+		for _, n := range []int{ib.BTHLen, 24, 1036, 4108} {
+			flow := NewFlow(&p, n)
+			for _, id := range []uint16{0, 1, 61, 127, 128, 255, 0x4000, 0xffff} {
+				q, packet := p, randomBytes(uint64(id), n)
+				q.IPID = id
+				want := modelICRC(&q, packet)
+				if got := flow.ICRC(id, packet); got != want {
+					t.Errorf("%s, %d bytes: %08x, want %08x", q, n, got, want)
+				}
+				payload := binary.LittleEndian.AppendUint32(packet, want)
+				if v := flow.Check(id, payload); v != Good {
+					t.Errorf("%s, %d bytes: %v", q, n, v)
+				}
+				payload[n-1] ^= 0x10
+				if v := flow.Check(id, payload); v != Bad {
+					t.Errorf("%s, %d bytes, damaged: %v", q, n, v)
+				}
+			}
+			if !flow.Fits(n) || flow.Fits(n+4) {
+				t.Errorf("a flow of %d bytes takes others", n)
+			}
+		}
+	}
+}
+
 func TestICRC_MaskedFields_DoNotMatter_T09(t *testing.T) {
 	for _, p := range []Path{testPath4(), testPath6()} {
 		packet := randomBytes(7, 60)
