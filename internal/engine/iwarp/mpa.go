@@ -203,17 +203,22 @@ func bounded(own, peer uint16) uint16 {
 	return min(own, peer)
 }
 
-// chooseRTR takes one of the messages that were offered: the one that costs least.
+// chooseRTR takes one of the messages that were offered: the one that costs least. An initiator
+// that wants to be a peer and offers none of those accepted is told of one, as siw does: the
+// initiator is who ends a connection without agreement (RFC 6581 9.2).
 func chooseRTR(offered, accepted RTR) RTR {
 	if accepted == 0 {
 		accepted = RTRAny
 	}
-	for _, r := range [...]RTR{RTRWrite, RTRRead, RTRSend} {
-		if offered&accepted&r != 0 {
+	if offered&accepted != 0 {
+		accepted &= offered
+	}
+	for _, r := range [...]RTR{RTRWrite, RTRRead} {
+		if accepted&r != 0 {
 			return r
 		}
 	}
-	return 0
+	return RTRSend
 }
 
 func rtrOf(s *iwarp.Setup) RTR {

@@ -79,9 +79,15 @@ func TestMPA_W01_W02_ReplyKeepsFlagA_AndChoosesOneRTR(t *testing.T) {
 		}))
 		f := r.frame()
 		chosen := rtrOf(&f.Setup)
-		if !f.Setup.PeerToPeer || chosen&^offered != 0 || chosen&(chosen-1) != 0 ||
-			(chosen == 0) != (offered == 0) {
+		if !f.Setup.PeerToPeer || offered != 0 && chosen&offered == 0 || chosen&(chosen-1) != 0 ||
+			chosen == 0 {
 			t.Errorf("offered %b: reply %v", offered, f)
+		}
+	}
+	// Who offers none, or none that is accepted, hears of one that is.
+	for offered, accepted := range map[RTR]RTR{0: RTRRead, RTRRead: RTRSend, RTRSend: RTRWrite} {
+		if got := chooseRTR(offered, accepted); got != accepted {
+			t.Errorf("offered %b, accepted %b: %b", offered, accepted, got)
 		}
 	}
 	r := newRaw(t, false, nodeConfig{})
@@ -155,6 +161,24 @@ func TestMPA_Responder_WaitsForRTR(t *testing.T) {
 	w.run(time.Second)
 	wantStatus(t, w.a.recvs.take(), rdma.WCSuccess)
 	wantKinds(t, w.b, EventRequest, EventEstablished)
+}
+
+// TestMPA_PeerThatOffersNoRTR_StillHasTheFirstWord: the responder proposes a WRITE, and waits.
+func TestMPA_PeerThatOffersNoRTR_StillHasTheFirstWord(t *testing.T) {
+	r := newRaw(t, false, nodeConfig{})
+	r.say(request(func(f *iwarp.Frame) { f.Setup.PeerToPeer = true }))
+	if f := r.frame(); !f.Setup.PeerToPeer || rtrOf(&f.Setup) != RTRWrite {
+		t.Errorf("reply %v", f)
+	}
+	r.n.post(r.now, wqeOf(rdma.WRSend, 1), r.n.at(0, 10))
+	r.wait(limits.MPARTRTimeout - 1)
+	if len(r.hear()) != 0 {
+		t.Fatal("the responder has spoken first")
+	}
+	r.say(fpdu(writeTo(rtrSTag, 0), nil))
+	if got := r.hear(); len(got) != 1 || got[0].header.Opcode != iwarp.OpcodeSend {
+		t.Fatalf("heard %v", got)
+	}
 }
 
 func TestMPA_ResponderWithoutRTR_WaitsForTheFirstWordButNotForEver(t *testing.T) {
