@@ -52,9 +52,11 @@ type app struct {
 	xrcd      uint32
 	queues    []*sharedQueue // of the host's XRC domain
 	endpoints []*endpoint
+	round     []*endpoint // of one step: work may end some
 	receives  map[uint64]*receive
 	sends     map[uint64]*endpoint
 	isPacing  bool
+	paced     func()
 
 	portEvents int
 
@@ -75,8 +77,9 @@ func (w *World) newApp(h *host) *app {
 		receives: make(map[uint64]*receive), sends: make(map[uint64]*endpoint),
 	}
 	size := areaCount*(w.plan.areaBytes+guardBytes) + 4*guardBytes + w.plan.windowsRoom
-	a.mem = check.NewMemory(&w.court, a.name, size, w.random.Uint64())
-	a.process.app = a
+	w.random.Uint64() // which once was a memory's content: other seeds would mean other worlds
+	a.mem = check.NewMemory(&w.court, a.name, size)
+	a.process.app, a.paced = a, a.pacedOnce
 	ctx, refusal := h.nic.OpenContext(w.now, nic.ContextConfig{
 		Name: a.name, PID: uint32(1000 + w.appCount), UID: 1000, Space: &a.process,
 		Doorbells: a.bells, ReleaseSegments: a.releaseSegments, Owner: a,
@@ -161,13 +164,20 @@ func (a *app) pace() {
 		d = max(d, 100*time.Microsecond)
 	}
 	d += a.sleep()
-	a.after(d, func() {
-		a.isPacing = false
-		a.step()
-		if !w.isSettled() {
-			a.pace()
-		}
-	})
+	w.at(w.now.Add(d), a.paced)
+}
+
+// pacedOnce is what pace plans.
+func (a *app) pacedOnce() {
+	if a.isGone {
+		return
+	}
+	a.isPacing = false
+	a.step()
+	if !a.world.isSettled() {
+		a.pace()
+	}
+	a.host.turn()
 }
 
 func (a *app) step() {
@@ -182,7 +192,8 @@ func (a *app) step() {
 			q.pollAll()
 		}
 	}
-	for _, e := range slices.Clone(a.endpoints) {
+	a.round = append(a.round[:0], a.endpoints...)
+	for _, e := range a.round {
 		e.work()
 	}
 	if w.plan.doors > 0 && w.chance(0.02) {
@@ -212,8 +223,8 @@ func (a *app) complete(q *cq, c *abi.CQE) {
 	w.completions++
 	status := rdma.WCStatus(c.Status)
 	w.markStatus(status)
-	w.trace.note(w.now, "%s: completion wr_id=%d status=%d opcode=%d len=%d qp=%d", a.name,
-		c.WRID, int(c.Status), int(c.Opcode), int(c.ByteLen), int(c.QPNum))
+	w.trace.counts(w.now, "%s: completion wr_id=%d status=%d opcode=%d len=%d qp=%d", a.name,
+		c.WRID, uint64(c.Status), uint64(c.Opcode), uint64(c.ByteLen), uint64(c.QPNum))
 	if r := a.receives[c.WRID]; r != nil {
 		delete(a.receives, c.WRID)
 		r.complete(q, c)

@@ -34,14 +34,17 @@ type host struct {
 	tcp    *network
 	stream nic.StreamOptions
 
-	isDown   bool
-	wakeAt   clock.Time // the event that calls for the NIC's timer
-	turnAt   clock.Time // the event that drains the NIC
-	bellAt   clock.Time // the event that looks at doorbells
-	out      ibt.Packet
-	heap     *heap
-	isBusy   bool              // inside turn: applications are not called from within
-	counters map[string]uint64 // of the NICs that are gone
+	isDown bool
+	wakeAt clock.Time // the event that calls for the NIC's timer
+	turnAt clock.Time // the event that drains the NIC
+	bellAt clock.Time // the event that looks at doorbells
+	out    ibt.Packet
+	event  nic.Event
+	// What the events run, made once.
+	turned, woken, belled func()
+	heap                  *heap
+	isBusy                bool              // inside turn: applications are not called from within
+	counters              map[string]uint64 // of the NICs that are gone
 }
 
 // listener is whoever owns a context.
@@ -83,6 +86,7 @@ func newHost(w *World, index int) *host {
 	v6 := netip.MustParseAddr("fd00::1").As16()
 	v6[15] = byte(index + 1)
 	h.gids[1] = v6
+	h.turned, h.woken, h.belled = h.turnPlanned, h.wakePlanned, h.lookAtBells
 	h.mtu = w.plan.mtu
 	if w.board != nil && w.board.plan.mixed {
 		h.mtu = rdma.MTU(w.between(1, 5))
@@ -177,9 +181,8 @@ func (h *host) turn() {
 		h.emit(&h.out)
 	}
 	h.isBusy = false
-	var e nic.Event
-	for h.nic.PollEvent(&e) {
-		e.Context.Owner().(listener).handleEvent(&e)
+	for h.nic.PollEvent(&h.event) {
+		h.event.Context.Owner().(listener).handleEvent(&h.event)
 	}
 	h.turnCalls()
 	h.turnStreams()
@@ -197,7 +200,7 @@ func (h *host) emit(p *ibt.Packet) {
 	}
 	if h.nic.IsLocal(p.DGID) {
 		w.local++
-		w.trace.note(w.now, "%s: loops %v", h.name, p.Headers.BTH)
+		w.trace.loops(w.now, h.name, &p.Headers.BTH)
 		h.nic.HandlePacket(w.now, p)
 		w.struck(h, &p.Headers)
 		return
@@ -221,14 +224,15 @@ func (h *host) turnAfter(d time.Duration) {
 		return
 	}
 	h.turnAt = at
-	life := h.lives
-	w.at(at, func() {
-		if h.lives != life || h.turnAt != at {
-			return
-		}
+	w.at(at, h.turned)
+}
+
+// turnPlanned is what turnAfter plans: nothing where another turn was planned since.
+func (h *host) turnPlanned() {
+	if h.turnAt == h.world.now {
 		h.turnAt = clock.Never
 		h.turn()
-	})
+	}
 }
 
 // armTimer plans the call of HandleTimeout; a busy host is sometimes late.
@@ -243,17 +247,20 @@ func (h *host) armTimer() {
 		t = t.Add(w.delay(0, 2*time.Millisecond))
 	}
 	h.wakeAt = t
-	life := h.lives
-	w.at(t, func() {
-		if h.lives != life || h.wakeAt != t || h.isDown {
-			return
-		}
-		h.wakeAt = clock.Never
-		if h.nic.PollTimeout() <= w.now {
-			h.nic.HandleTimeout(w.now)
-		}
-		h.turn()
-	})
+	w.at(t, h.woken)
+}
+
+// wakePlanned is what armTimer plans.
+func (h *host) wakePlanned() {
+	w := h.world
+	if h.wakeAt != w.now || h.isDown {
+		return
+	}
+	h.wakeAt = clock.Never
+	if h.nic.PollTimeout() <= w.now {
+		h.nic.HandleTimeout(w.now)
+	}
+	h.turn()
 }
 
 // bellDelay is how long a doorbell may be overlooked.
@@ -273,13 +280,16 @@ func (h *host) rung() {
 		return
 	}
 	h.bellAt = at
-	life := h.lives
-	w.at(at, func() {
-		if h.lives != life || h.bellAt != at || h.isDown {
-			return
-		}
-		h.bellAt = clock.Never
-		h.nic.HandleDoorbells(w.now)
-		h.turn()
-	})
+	w.at(at, h.belled)
+}
+
+// lookAtBells is what rung plans.
+func (h *host) lookAtBells() {
+	w := h.world
+	if h.bellAt != w.now || h.isDown {
+		return
+	}
+	h.bellAt = clock.Never
+	h.nic.HandleDoorbells(w.now)
+	h.turn()
 }

@@ -138,7 +138,12 @@ func (w *World) close() {
 			w.court.Failf("%s: a timer without a queue pair", h.name)
 		}
 	}
-	w.judgeMemory("after the end")
+	for _, a := range w.apps {
+		a.mem.VerifyAll("after the end")
+	}
+	for _, v := range w.vandals {
+		v.mem.VerifyAll("after the end")
+	}
 	w.markCounters()
 	w.judgeCounters()
 }

@@ -61,7 +61,19 @@ func Run(cfg Config) (Report, error) {
 	}
 	w := newWorld(cfg)
 	w.runGuarded()
-	return w.report()
+	report, err := w.report()
+	w.recycle()
+	return report, err
+}
+
+// recycle gives back what the next world can use. Nobody may look at this one any more.
+func (w *World) recycle() {
+	for _, a := range w.apps {
+		a.mem.Recycle()
+	}
+	for _, v := range w.vandals {
+		v.mem.Recycle()
+	}
 }
 
 // runGuarded turns a panic of the product into a failure, so that the seed and the trace are shown

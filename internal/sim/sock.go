@@ -61,7 +61,7 @@ func (s *sock) send(v *work.Vector) {
 		w.mark("socket.full")
 	}
 	s.sent += uint64(k)
-	w.trace.note(w.now, "%s: sends %d of %d bytes", s.name, k, len(b))
+	w.trace.counts(w.now, "%s: sends %d of %d bytes", s.name, uint64(k), uint64(len(b)))
 	w.trace.mix(b[:k])
 	w.streams.bytes += uint64(k)
 	if s.wire != nil {

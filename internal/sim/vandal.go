@@ -92,7 +92,8 @@ func (w *World) newVandal(h *host) *vandal {
 		world: w, host: h, name: h.name + ".vandal", bells: make([]byte, abi.DoorbellPageBytes),
 		region: span{4096, vandalBytes},
 	}
-	v.mem = check.NewMemory(&w.court, v.name, vandalBytes+2*4096, w.random.Uint64())
+	w.random.Uint64() // as in newApp
+	v.mem = check.NewMemory(&w.court, v.name, vandalBytes+2*4096)
 	v.mem.Claim(v.region.off, v.region.n)
 	ctx, refusal := h.nic.OpenContext(w.now, nic.ContextConfig{
 		Name: "vandal", Space: v, Doorbells: v.bells, Owner: v,

@@ -422,8 +422,8 @@ func (e *endpoint) submit(r *request) bool {
 	e.ledger.Post(r.entry)
 	w.requests++
 	e.postedAt = w.now
-	w.trace.note(w.now, "%s: post wr_id=%d opcode=%d flags=%d len=%d", e.name, id,
-		int(r.wqe.Opcode), int(r.wqe.Flags), len(r.inline)+total(r.pieces))
+	w.trace.counts(w.now, "%s: post wr_id=%d opcode=%d flags=%d len=%d", e.name, id,
+		uint64(r.wqe.Opcode), uint64(r.wqe.Flags), uint64(len(r.inline)+total(r.pieces)))
 	return true
 }
 

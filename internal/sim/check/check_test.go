@@ -1,6 +1,9 @@
 package check
 
 import (
+	"bytes"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,7 +162,7 @@ func TestRecvQueue_OrderAndTwice(t *testing.T) {
 
 func TestMemory_StrayWrite_IsFound(t *testing.T) {
 	var c Court
-	m := NewMemory(&c, "m", 1000, 3)
+	m := NewMemory(&c, "m", 1000)
 	a := m.Claim(100, 50)
 	b := m.Claim(120, 100)
 	for i := 100; i < 220; i++ {
@@ -177,9 +180,71 @@ func TestMemory_StrayWrite_IsFound(t *testing.T) {
 	m.Release(b)
 }
 
+// TestMemory_StrayWrite_IsFoundInEachPage: in a page that is in use by each look, in another one as
+// it comes into use or in the end.
+func TestMemory_StrayWrite_IsFoundInEachPage(t *testing.T) {
+	const pages = blankPages + 2
+	for page := range pages {
+		for _, off := range []int{0, 77, pageBytes - 1} {
+			for _, later := range []func(m *Memory){
+				func(m *Memory) { m.VerifyAll("in the end") },
+				func(m *Memory) { m.Claim(page*pageBytes+50, 1) },
+				func(m *Memory) { m.StorePart(0, len(m.Bytes), 9, 0) },
+			} {
+				var c Court
+				m := NewMemory(&c, "m", pages*pageBytes-5)
+				m.StorePart(3*pageBytes-10, 2*pageBytes, 7, 0)
+				m.Release(m.Claim(6*pageBytes-1, 2))
+				m.VerifyAll("as it was")
+				expect(t, &c, "")
+				at := min(page*pageBytes+off, len(m.Bytes)-1)
+				m.Bytes[at] ^= 0x10
+				m.Verify("afterwards")
+				if !m.inUse[page] {
+					expect(t, &c, "")
+					later(m)
+				}
+				expect(t, &c, fmt.Sprintf("byte %#x changed", at))
+			}
+		}
+	}
+}
+
+func TestMemory_Recycled_HoldsNothingOfItsLastLife(t *testing.T) {
+	const size = 5*pageBytes + 123
+	var c Court
+	m := NewMemory(&c, "m", size)
+	fresh := slices.Clone(m.Bytes)
+	was := &m.Bytes[0]
+	m.StorePart(10, 2*pageBytes, 7, 0)
+	x := m.Claim(size-5, 5)
+	m.Bytes[size-1]++
+	m.Adopt(x.Off, x.Len)
+	m.Release(x)
+	m.Claim(3*pageBytes, 1)
+	m.Bytes[3*pageBytes]++
+	m.Verify("all claimed")
+	expect(t, &c, "")
+	m.Recycle()
+
+	var later Court
+	n := NewMemory(&later, "n", size)
+	if &n.Bytes[0] != was || !bytes.Equal(n.Bytes, fresh) {
+		t.Errorf("the same bytes: %v, as they were: %v", &n.Bytes[0] == was,
+			bytes.Equal(n.Bytes, fresh))
+	}
+	n.Bytes[10]++
+	n.VerifyAll("a stray write")
+	expect(t, &later, "byte 0xa changed")
+	n.Recycle() // a memory that is not as it should be
+	if o := NewMemory(&c, "o", size); &o.Bytes[0] == was {
+		t.Error("what a fault was found in is used again")
+	}
+}
+
 func TestMemory_Frozen_NothingMayChange(t *testing.T) {
 	var c Court
-	m := NewMemory(&c, "m", 100, 3)
+	m := NewMemory(&c, "m", 100)
 	m.Claim(10, 10)
 	m.Bytes[15]++
 	m.Freeze()
@@ -192,7 +257,7 @@ func TestMemory_Frozen_NothingMayChange(t *testing.T) {
 
 func TestWindow_Writes_InPostingOrder(t *testing.T) {
 	var c Court
-	m := NewMemory(&c, "m", 300, 3)
+	m := NewMemory(&c, "m", 300)
 	w := &Window{Mem: m, Name: "w", Off: 100, Len: 100}
 	first := w.Post(0, 60, 11, 0)
 	second := w.Post(40, 60, 12, 0)
@@ -215,7 +280,7 @@ func TestWindow_Writes_InPostingOrder(t *testing.T) {
 
 func TestWindow_ConfirmedButAbsent_IsFound(t *testing.T) {
 	var c Court
-	m := NewMemory(&c, "m", 300, 3)
+	m := NewMemory(&c, "m", 300)
 	w := &Window{Mem: m, Name: "w", Off: 100, Len: 100}
 	x := w.Post(10, 20, 11, 0)
 	Fill(m.Bytes[110:129], 11, 0)
@@ -226,7 +291,7 @@ func TestWindow_ConfirmedButAbsent_IsFound(t *testing.T) {
 func TestWindow_FlushedButAbsent_IsFound(t *testing.T) {
 	for _, isThere := range []bool{true, false} {
 		var c Court
-		m := NewMemory(&c, "m", 300, 3)
+		m := NewMemory(&c, "m", 300)
 		w := &Window{Mem: m, Name: "w", Off: 100, Len: 100}
 		first := w.Post(0, 20, 11, 0)
 		w.Post(10, 20, 12, 0)
@@ -250,7 +315,7 @@ func TestWindow_FlushedButAbsent_IsFound(t *testing.T) {
 func TestWindow_Close_OldOrNewButNothingElse(t *testing.T) {
 	for _, stray := range []bool{false, true} {
 		var c Court
-		m := NewMemory(&c, "m", 300, 3)
+		m := NewMemory(&c, "m", 300)
 		w := &Window{Mem: m, Name: "w", Off: 100, Len: 100}
 		w.Doubt(w.Post(0, 50, 11, 0))
 		w.Post(20, 50, 12, 0)

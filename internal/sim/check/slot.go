@@ -8,6 +8,8 @@ type Slot struct {
 	Name  string
 
 	now    uint64 // counts what the judge was told
+	seen   uint64 // the value that was judged last, and when
+	seenAt uint64
 	values map[uint64]*slotValue
 	alive  []*slotValue
 }
@@ -61,8 +63,14 @@ func (s *Slot) Succeed(value uint64) {
 // Now returns a moment for SawSince.
 func (s *Slot) Now() uint64 { return s.now }
 
-// See judges what the word holds now.
-func (s *Slot) See(value uint64) { s.SawSince(s.now, value) }
+// See judges what the word holds now. Programs look often, and mostly at what they saw before.
+func (s *Slot) See(value uint64) {
+	if value == s.seen && s.now == s.seenAt {
+		return
+	}
+	s.seen, s.seenAt = value, s.now
+	s.SawSince(s.now, value)
+}
 
 // SawSince judges what somebody saw in the word at some time since a moment.
 func (s *Slot) SawSince(moment, value uint64) {

@@ -1,6 +1,9 @@
 package check
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // Window is a piece of memory that one remote sender writes and reads, and nobody else. Requests of
 // a reliable connection take effect in posting order, so the outcome is known byte by byte; what
@@ -43,7 +46,7 @@ func (w *Window) Confirm(x *Write) {
 	}
 	at := w.Off + x.off
 	// Where a later write is open, this is what lies below it.
-	Fill(w.Mem.shadow[at:at+x.n], x.seed, x.from)
+	Fill(w.Mem.Shadow(at, x.n), x.seed, x.from)
 	if i := w.missing(x, w.pending); i >= 0 {
 		w.Mem.Court.Failf("%s: byte %d of a completed write of %d bytes at %#x is not there",
 			w.Name, i, x.n, at)
@@ -54,20 +57,18 @@ func (w *Window) Confirm(x *Write) {
 // missing returns the first byte of x that is not there, or −1; those that a later write may have
 // covered are not looked at.
 func (w *Window) missing(x *Write, later []*Write) int {
-	want := make([]byte, x.n)
-	Fill(want, x.seed, x.from)
-	for _, y := range append(slices.Clone(later), w.doubts...) {
-		lo, hi := max(x.off, y.off), min(x.off+x.n, y.off+y.n)
-		if lo < hi {
-			copy(want[lo-x.off:hi-x.off], w.Mem.Bytes[w.Off+lo:w.Off+hi])
+	got := w.Mem.Bytes[w.Off+x.off : w.Off+x.off+x.n]
+	for at := 0; ; at++ {
+		i := Mismatch(got[at:], x.seed, x.from+at)
+		if i < 0 {
+			return -1
+		}
+		at += i
+		covers := func(y *Write) bool { return y.overlaps(x.off+at, 1) }
+		if !slices.ContainsFunc(later, covers) && !slices.ContainsFunc(w.doubts, covers) {
+			return at
 		}
 	}
-	for i, b := range w.Mem.Bytes[w.Off+x.off : w.Off+x.off+x.n] {
-		if b != want[i] {
-			return i
-		}
-	}
-	return -1
 }
 
 // Pending returns the writes that are open now.
@@ -112,7 +113,7 @@ func (w *Window) HasDoubts() bool { return len(w.doubts) > 0 }
 
 // Predict returns what a read sees that is posted after all writes so far.
 func (w *Window) Predict(off, n int) []byte {
-	out := slices.Clone(w.Mem.shadow[w.Off+off : w.Off+off+n])
+	out := slices.Clone(w.Mem.Shadow(w.Off+off, n))
 	for _, x := range w.pending {
 		lo, hi := max(off, x.off), min(off+n, x.off+x.n)
 		if lo < hi {
@@ -140,22 +141,31 @@ func (w *Window) Close() {
 	if w.Mem.frozen {
 		return
 	}
+	w.judgeLeft(open)
+	for _, x := range open {
+		w.Mem.Adopt(w.Off+x.off, x.n)
+		w.Mem.Release(x.claim)
+	}
+}
+
+// judgeLeft finds a byte that is neither what it was nor what an open write brings.
+func (w *Window) judgeLeft(open []*Write) {
+	got, was := w.Mem.Bytes[w.Off:w.Off+w.Len], w.Mem.Shadow(w.Off, w.Len)
+	if bytes.Equal(got, was) {
+		return
+	}
 	fits := make([]bool, w.Len)
 	for _, x := range open {
 		want := make([]byte, x.n)
 		Fill(want, x.seed, x.from)
-		for i, b := range w.Mem.Bytes[w.Off+x.off : w.Off+x.off+x.n] {
+		for i, b := range got[x.off : x.off+x.n] {
 			fits[x.off+i] = fits[x.off+i] || b == want[i]
 		}
 	}
-	for i, b := range w.Mem.Bytes[w.Off : w.Off+w.Len] {
-		if b != w.Mem.shadow[w.Off+i] && !fits[i] {
+	for i, b := range got {
+		if b != was[i] && !fits[i] {
 			w.Mem.Court.Failf("%s: byte %d holds %#02x, which nobody wrote there", w.Name, i, b)
-			break
+			return
 		}
-	}
-	for _, x := range open {
-		w.Mem.Adopt(w.Off+x.off, x.n)
-		w.Mem.Release(x.claim)
 	}
 }
