@@ -28,6 +28,9 @@ type lent struct {
 // lenderText is at the beginning of the region that is lent, whose device memory begins with DM.
 const lenderText = "the lender's words"
 
+// lenderDM is how much device memory is lent: no whole page.
+const lenderDM = 100
+
 func lend(dev *verbs.Context) (l lent, err error) {
 	if l.pd, err = dev.AllocPD(); err != nil {
 		return l, err
@@ -35,7 +38,7 @@ func lend(dev *verbs.Context) (l lent, err error) {
 	if l.mr, err = l.pd.Register([]byte(lenderText), verbs.AccessAll); err != nil {
 		return l, err
 	}
-	if l.memory, err = dev.AllocDeviceMemory(100); err != nil {
+	if l.memory, err = dev.AllocDeviceMemory(lenderDM); err != nil {
 		return l, err
 	}
 	_, err = l.memory.WriteAt([]byte("DM"), 0)
@@ -54,6 +57,12 @@ func take(t *testing.T, dev *verbs.Context, pd, mr, memory uint32) (l lent) {
 	}
 	if l.memory, err = dev.ImportDM(memory); err != nil {
 		t.Fatal(err)
+	}
+	if n := l.memory.Len(); n != lenderDM {
+		t.Errorf("%d bytes of device memory, not %d", n, lenderDM)
+	}
+	if _, err := l.memory.WriteAt([]byte{1}, lenderDM); err == nil {
+		t.Error("a byte is written behind the device memory")
 	}
 	return l
 }

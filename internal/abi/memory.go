@@ -57,7 +57,7 @@ type AllocDMReq struct {
 
 // AllocDMRsp comes with a memfd of Length bytes.
 type AllocDMRsp struct {
-	Length   uint64 // what was asked for, in whole pages
+	Length   uint64 // what was asked for; of OpAllocDM in whole pages
 	Handle   uint32
 	Reserved uint32
 }

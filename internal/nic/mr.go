@@ -279,5 +279,8 @@ func (c *Context) checkAdvice(pd mem.PD, advice rdma.AdviceMR, s *abi.SGE) *rdma
 		return refusef(syscall.EFAULT, "%v", f)
 	}
 	s.Addr = s.Addr - r.Base + r.First()
+	if !c.owns(r) {
+		s.Length = 0 // nothing of this process is to be brought in
+	}
 	return nil
 }

@@ -64,8 +64,18 @@ func (c *Context) ImportDM(handle uint32) (abi.AllocDMRsp, *rdma.Refusal) {
 		return abi.AllocDMRsp{}, refusef(syscall.EINVAL,
 			"the source context has no device memory %d", handle)
 	}
-	d := c.source.memory.dms[handle]
-	return abi.AllocDMRsp{Handle: handle, Length: uint64(len(d.shared.Bytes()))}, nil
+	return abi.AllocDMRsp{Handle: handle, Length: c.source.memory.dms[handle].length}, nil
+}
+
+// owns reports whether a region is one of this context's memory. Those that it imported lie in the
+// memory of another process.
+func (c *Context) owns(r *mem.Region) bool {
+	for _, own := range c.mrs {
+		if own == r {
+			return true
+		}
+	}
+	return false
 }
 
 // Source returns the context that this one imports from, or nil.

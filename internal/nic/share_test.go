@@ -80,6 +80,29 @@ func TestImport_PDAndMR_ServeAnotherContext(t *testing.T) {
 
 // TestImport_WindowOnAnothersRegion_DiesWithIt: the owner of a region may vanish while a window of
 // who has imported its protection domain is bound to the region.
+// TestImport_AdviceAboutTheSourcesMemory_IsForNobodyHere: pages of an on-demand region are in the
+// process that registered it, and not at its addresses in the one that imported it.
+func TestImport_AdviceAboutTheSourcesMemory_IsForNobodyHere(t *testing.T) {
+	b := newBench(t)
+	mr, addr, _ := b.region(4096, rdma.AccessLocalWrite|rdma.AccessOnDemand)
+	owner, pd := b.c, b.pd
+	other, _ := b.open()
+	b.granted(other.Import(owner))
+	_, r := other.ImportPD(pd)
+	b.granted(r)
+	req := abi.AdviseMRReq{PD: pd, Advice: uint32(rdma.AdvicePrefetchWrite)}
+	for c, want := range map[*Context]uint32{owner: 4096, other: 0} {
+		got, r := c.AdviseMR(&req, []abi.SGE{{Addr: addr, Length: 4096, LKey: mr.LKey}})
+		b.granted(r)
+		if len(got) != 1 || got[0].Length != want {
+			t.Errorf("%+v, want %d bytes", got, want)
+		}
+		if _, r = c.AdviseMR(&req, []abi.SGE{{Addr: addr, Length: 4097, LKey: mr.LKey}}); r == nil {
+			t.Error("advice about more than the region is taken")
+		}
+	}
+}
+
 func TestImport_WindowOnAnothersRegion_DiesWithIt(t *testing.T) {
 	b := newBench(t)
 	mr, addr, _ := b.region(4096, rdma.AccessLocalWrite|rdma.AccessMWBind)
