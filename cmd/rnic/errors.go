@@ -25,7 +25,7 @@ func printErrors(out io.Writer, list []nic.ErrorStatus) {
 		if i > 0 {
 			fmt.Fprintln(out)
 		}
-		fmt.Fprintf(out, "#%d %s%s\n", e.Number, errorOwner(e), age(e.AgeSeconds))
+		fmt.Fprintf(out, "#%d %s%s\n", e.Number, errorOwner(e), when(e))
 		for j, text := range e.Chain {
 			head := "  "
 			if j > 0 {
@@ -50,6 +50,15 @@ func errorOwner(e *nic.ErrorStatus) string {
 		text += fmt.Sprintf("QP %#06x, ", e.QPN)
 	}
 	return text + string(e.Kind) + ", "
+}
+
+// when an error happened; of what happened again and again, from when on.
+func when(e *nic.ErrorStatus) string {
+	if e.Count < 2 {
+		return age(e.AgeSeconds)
+	}
+	return fmt.Sprintf("%d times, first %s, last %s", e.Count, age(e.FirstAgeSeconds),
+		age(e.AgeSeconds))
 }
 
 func age(seconds float64) string {

@@ -123,10 +123,14 @@ func TestPrintErrors_Chain_IsTold(t *testing.T) {
 	printErrors(&out, []nic.ErrorStatus{{
 		Number: 7, AgeSeconds: 3.2, Kind: nic.ErrorRequest, Program: "client", PID: 17, QPN: 0x1234,
 		Chain: []string{"wr_id 5, SEND: it failed", "the peer said no"}, Ended: true,
-	}, {Number: 8, Kind: nic.ErrorTurnedAway, Chain: []string{"somebody asked"}}})
+	}, {Number: 8, Kind: nic.ErrorTurnedAway, Chain: []string{"somebody asked"}}, {
+		Number: 9, Kind: nic.ErrorVerb, Program: "probe", PID: 18, Count: 40, AgeSeconds: 2,
+		FirstAgeSeconds: 61, Chain: []string{"ibv_create_qp failed"},
+	}})
 	for _, want := range []string{
 		"#7 client[17] (ended), QP 0x001234, work request, 3s ago\n",
 		"\n  wr_id 5, SEND: it failed\n    the peer said no\n", "#8 request refused, just now\n",
+		"#9 probe[18], verb, 40 times, first 1m1s ago, last 2s ago\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())

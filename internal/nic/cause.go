@@ -42,8 +42,12 @@ const (
 // CauseRecord is one error with whom it hit. Chain tells it in sentences, each explaining the one
 // before.
 type CauseRecord struct {
-	Number   uint64 // counts from 1
-	At       clock.Time
+	Number uint64 // counts from 1
+	At     clock.Time
+	// Count is how often the same has happened, First when that began: programs that probe what
+	// there is are refused the same again and again.
+	Count    uint64
+	First    clock.Time
 	Kind     ErrorKind
 	Program  string
 	PID, UID uint32
@@ -81,19 +85,31 @@ func (r *CauseRecord) who() string {
 	return ""
 }
 
-// history is the newest errors of one program.
+// history is the newest errors of one program, oldest first; those that are alike once.
 type history struct {
-	items []*CauseRecord // a ring once it is full
-	total int
+	items []*CauseRecord
 }
 
 func (h *history) add(r *CauseRecord) {
-	if len(h.items) < historyKept {
+	r.Count, r.First = 1, r.At
+	at := slices.IndexFunc(h.items, r.isLike)
+	switch {
+	case at >= 0:
+		r.Count, r.First = h.items[at].Count+1, h.items[at].First
+	case len(h.items) == historyKept:
+		at = 0
+	default:
 		h.items = append(h.items, r)
-	} else {
-		h.items[h.total%historyKept] = r
+		return
 	}
-	h.total++
+	copy(h.items[at:], h.items[at+1:])
+	h.items[len(h.items)-1] = r
+}
+
+// isLike reports that two errors are told in the same words. Those with evidence are each their own.
+func (r *CauseRecord) isLike(o *CauseRecord) bool {
+	return r.Cause == nil && o.Cause == nil && r.Kind == o.Kind && r.QPN == o.QPN &&
+		r.Errno == o.Errno && slices.Equal(r.Chain, o.Chain)
 }
 
 // pastHistory is that of a program that has ended.

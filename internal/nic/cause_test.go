@@ -220,8 +220,8 @@ func TestCause_DeadProgram_StaysForAWhileAndNobodyPushesItOut(t *testing.T) {
 	r := rdma.Refuse(syscall.EINVAL, "the first")
 	first.NoteRefusal(b.now, abi.OpRegMR, 0, r)
 	noisy, _ := b.open()
-	for range 1000 {
-		noisy.NoteRefusal(b.now, abi.OpRegMR, 0, rdma.Refuse(syscall.ENOMEM, "noise"))
+	for i := range 1000 {
+		noisy.NoteRefusal(b.now, abi.OpRegMR, 0, refusef(syscall.ENOMEM, "noise %d", i))
 	}
 	b.n.CloseContext(b.now, first)
 	list := b.n.Status().Errors
@@ -249,12 +249,38 @@ func TestCause_DeadProgram_StaysForAWhileAndNobodyPushesItOut(t *testing.T) {
 	}
 }
 
+// TestCause_SameRefusals_AreToldOnce: a program that probes what there is leaves a line for each
+// thing that it has asked for, not for each time.
+func TestCause_SameRefusals_AreToldOnce(t *testing.T) {
+	b := newBench(t)
+	other, _ := b.open()
+	other.NoteRefusal(b.now, abi.OpRegMR, 0, rdma.Refuse(syscall.EINVAL, "one"))
+	start := b.now
+	for i := range 100 {
+		b.now = start.Add(time.Duration(i) * time.Second)
+		b.c.NoteRefusal(b.now, abi.OpRegMR, 0, rdma.Refuse(syscall.EINVAL, "one"))
+		b.c.NoteRefusal(b.now, abi.OpRegMR, 0, rdma.Refuse(syscall.EINVAL, "another"))
+		b.c.NoteRefusal(b.now, abi.OpCreateCQ, 0, rdma.Refuse(syscall.EINVAL, "one"))
+		b.c.NoteRefusal(b.now, abi.OpRegMR, 0, rdma.Refuse(syscall.EPERM, "one"))
+	}
+	list := b.n.Status().Errors
+	if len(list) != 5 || list[0].Count != 1 {
+		t.Fatalf("%d errors: %+v", len(list), list)
+	}
+	for i, e := range list[1:] {
+		if e.Count != 100 || e.AgeSeconds != 0 || e.FirstAgeSeconds != 99 ||
+			e.Number != uint64(398+i) {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
 func TestCause_ManyPrograms_ListingIsBounded(t *testing.T) {
 	b := newBench(t)
 	for range errorsShown/historyKept + 4 {
 		c, _ := b.open()
-		for range historyKept + 1 {
-			c.NoteRefusal(b.now, abi.OpRegMR, 0, rdma.Refuse(syscall.EINVAL, "again"))
+		for i := range historyKept + 1 {
+			c.NoteRefusal(b.now, abi.OpRegMR, 0, refusef(syscall.EINVAL, "for the %d. time", i))
 		}
 	}
 	list := b.n.Status().Errors

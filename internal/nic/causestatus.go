@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/explain"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/ib"
@@ -23,6 +24,9 @@ type ErrorStatus struct {
 	Ended      bool      `json:"program_ended,omitempty"`
 	QPN        uint32    `json:"qpn,omitempty"`
 	Errno      string    `json:"errno,omitempty"`
+	// Count is how often the same has happened; AgeSeconds is the age of the last one.
+	Count           uint64  `json:"count"`
+	FirstAgeSeconds float64 `json:"first_age_seconds"`
 	// Chain tells it in sentences, each explaining the one before.
 	Chain    []string        `json:"chain"`
 	Evidence *EvidenceStatus `json:"evidence,omitempty"`
@@ -104,8 +108,9 @@ func (c *Context) noteAllRefusedPosts() {
 
 func (r *CauseRecord) status(n *NIC) ErrorStatus {
 	s := ErrorStatus{
-		Number: r.Number, AgeSeconds: n.now.Sub(r.At).Round(time.Millisecond).Seconds(), Kind: r.Kind,
-		Program: r.Program, PID: r.PID, UID: r.UID, QPN: uint32(r.QPN), Chain: r.Chain,
+		Number: r.Number, AgeSeconds: n.ageOf(r.At), Kind: r.Kind, Program: r.Program, PID: r.PID,
+		UID: r.UID, QPN: uint32(r.QPN), Chain: r.Chain,
+		Count: r.Count, FirstAgeSeconds: n.ageOf(r.First),
 	}
 	if r.Errno != 0 {
 		s.Errno = explain.ErrnoName(r.Errno)
@@ -114,6 +119,10 @@ func (r *CauseRecord) status(n *NIC) ErrorStatus {
 		s.Evidence = evidenceOf(r.Cause)
 	}
 	return s
+}
+
+func (n *NIC) ageOf(t clock.Time) float64 {
+	return n.now.Sub(t).Round(time.Millisecond).Seconds()
 }
 
 func evidenceOf(c *abi.Cause) *EvidenceStatus {
