@@ -224,7 +224,8 @@ func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 	if n.cm.pollTransmit(now, p) {
 		return true
 	}
-	for turns := n.run.len(); turns > 0; turns-- {
+	// One turn more than there are QPs: who has used up its quota and is alone goes on.
+	for turns := n.run.len() + 1; turns > 0 && n.run.head != nil; turns-- {
 		q := n.run.head
 		if n.pacer.holds(q, now) {
 			n.run.pop()
