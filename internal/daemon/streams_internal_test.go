@@ -46,6 +46,8 @@ func (e *echo) HandleConnected(_ clock.Time, id nic.StreamID, c *nic.StreamConne
 	e.reached.Add(1)
 }
 
+func (e *echo) HandleJoined(clock.Time, nic.StreamID, nic.StreamID) {}
+
 func (e *echo) WantsStream(nic.StreamID) bool { return true }
 
 func (e *echo) HandleStream(_ clock.Time, id nic.StreamID, b []byte) {

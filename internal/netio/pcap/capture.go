@@ -66,6 +66,7 @@ type Capture struct {
 	// Of the thread that owns the port.
 	flows   map[tuple]*flow
 	scratch []byte
+	sealed  []byte
 
 	mu      sync.Mutex // guards the fields below
 	filling store

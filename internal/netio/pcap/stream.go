@@ -104,6 +104,7 @@ type flow struct {
 	// file know one by its segment.
 	held   [2][]byte
 	isHeld [2]bool
+	seals  [2]sealer
 }
 
 // direction of what a socket sends, or receives.
@@ -167,10 +168,12 @@ func (c *Capture) introduce(f *tcp.Flow, x *flow, dir int) {
 	c.offerSegment(f, x, dir, flagPSH|flagACK, first[:])
 }
 
-// frameFlagsAt is where an MPA frame has its flags, and frameEnhanced the one that announces a word
-// in front of the private data (RFC 5044 §7.1.1, RFC 6581 §6).
+// frameFlagsAt is where an MPA frame has its flags (RFC 5044 §7.1.1). frameEnhanced announces a word
+// in front of the private data (RFC 6581 §6).
 const (
 	frameFlagsAt  = 16
+	frameMarkers  = 0x80
+	frameCRC      = 0x40
 	frameEnhanced = 0x10
 )
 
@@ -192,6 +195,11 @@ func (c *Capture) offerBytes(f *tcp.Flow, sent bool, pieces [][]byte, n int) {
 		if len(bytes) == 0 {
 			return
 		}
+	}
+	if mustSeal(f) {
+		c.sealed = append(c.sealed[:0], bytes...) // they are an application's
+		bytes = c.sealed
+		x.seals[dir].seal(bytes)
 	}
 	x.next[dir] = uint32(place - x.origin[dir])
 	for len(bytes) > 0 {
@@ -216,7 +224,7 @@ func (x *flow) fallIn(dir int, bytes []byte, place uint64) ([]byte, uint64) {
 		x.held[dir] = slices.Clone(all)
 		return nil, place
 	}
-	x.held[dir], x.inStep[dir] = nil, true
+	x.held[dir], x.inStep[dir], x.seals[dir] = nil, true, sealer{}
 	if x.origin[dir] == 0 {
 		x.origin[dir] = place - uint64(x.next[dir])
 	}

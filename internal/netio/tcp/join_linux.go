@@ -22,6 +22,7 @@ func (p *Port) join(now clock.Time, s *socket) {
 		return
 	}
 	s.twin, t.twin = t, s
+	s.flow.Joined, t.flow.Joined = true, true
 	p.counters.add(Joined, 1)
 	p.handler.HandleJoined(now, s.id, t.id)
 }

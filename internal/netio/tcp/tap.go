@@ -47,6 +47,8 @@ type Flow struct {
 	// Twin says that the other end, TwinID, is a socket of the same port, which shows all as well.
 	Twin   bool
 	TwinID nic.StreamID
+	// Joined says that the bytes pass between the two in memory.
+	Joined bool
 	// Sent and Received count bytes so far.
 	Sent, Received uint64
 	// FirstSent and FirstReceived hold the first bytes of each direction, as far as there are any.
