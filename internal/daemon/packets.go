@@ -151,12 +151,17 @@ func (l *lane) transmit(now clock.Time) bool {
 	if !l.flush(now, l.wire, &l.out[0]) || !l.flush(now, l.mirror, &l.out[1]) {
 		return false
 	}
+	// Who captures packets, or disturbs them, gets them all.
+	l.nic.HandOver(l.mirror == nil && !l.taps.IsOn())
 	sent := 0
 	for ; sent < transmitPerTurn && l.nic.PollTransmit(now, &l.tx); sent++ {
 		if !l.route(now) {
 			break
 		}
 	}
+	handed := l.nic.TakeHandedOver()
+	l.stats.looped += uint64(handed)
+	sent += handed
 	l.flush(now, l.wire, &l.out[0])
 	l.flush(now, l.mirror, &l.out[1])
 	for _, peer := range l.gone {

@@ -29,6 +29,7 @@ type cq struct {
 
 	moderation moderation
 	hold       hold
+	gathering  gathering
 }
 
 // cqIgnoreOverrun is IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN; the other known flag, that one thread
@@ -108,6 +109,10 @@ func (q *cq) Push(e *abi.CQE, solicited bool) {
 	isError := e.Status != uint32(rdma.WCSuccess)
 	if q.nic.cfg.HoldCompletions > 0 {
 		q.holdBack(solicited, isError)
+		return
+	}
+	if q.gathering.isOn {
+		q.addGathered(solicited, isError)
 		return
 	}
 	q.show(solicited, isError)

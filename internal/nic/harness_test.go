@@ -54,6 +54,7 @@ func newBench(t testing.TB) *bench {
 	b.n = New(Config{
 		Devices: oneDevice, NodeGUID: 0x1234, Secret: 42, Memory: b.heap, Version: "test",
 	})
+	b.n.HandOver(true) // as the daemon does unless somebody looks at packets
 	v6 := [16]byte{0: 0xfd, 15: 1}
 	b.n.SetPort(0, 0, Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{
 		{GID: gid(1), Index: 0, Port: 1, Type: 2}, {GID: v6, Index: 2, Port: 1, Type: 2},

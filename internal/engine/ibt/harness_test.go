@@ -284,13 +284,16 @@ type world struct {
 	delay time.Duration
 	// judge decides on a packet; nil delivers all.
 	judge func(from *node, p *Packet) fate
-	mark  func(p *Packet) // may change packets in flight
-	air   []flying
-	seq   int
-	log   []string
-	trace bool
-	sent  int
-	steps int
+	// handsOver lets messages go without packets where they can; handed counts those.
+	handsOver bool
+	handed    int
+	mark      func(p *Packet) // may change packets in flight
+	air       []flying
+	seq       int
+	log       []string
+	trace     bool
+	sent      int
+	steps     int
 }
 
 // worldConfig varies both ends alike.
@@ -341,7 +344,7 @@ func (w *world) transmit(n *node) bool {
 		to = w.a
 	}
 	var p Packet
-	worked := false
+	worked := w.handsOver && w.handOver(n, to, &p)
 	for range 64 {
 		if !n.q.PollTransmit(w.now, &p) {
 			break

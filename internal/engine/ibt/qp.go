@@ -28,6 +28,8 @@ type QP struct {
 	recv  responder
 	flush flusher
 	cnp   notifier
+	// handed is the batch that is being handed over.
+	handed handedOver
 	// tagging is nil but where receives come from a queue that matches tags.
 	tagging *tagging
 	// isRequestTurn alternates between requests and READ responses, so that neither starves.
