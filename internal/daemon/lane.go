@@ -359,7 +359,7 @@ func (l *lane) catchUp(now clock.Time) {
 // idle looks for work a little longer, then sleeps.
 func (l *lane) idle(now clock.Time) {
 	switch {
-	case now-l.rested >= l.spin, now < l.sleepy:
+	case now-l.rested >= l.spin && !l.awaitsStreams(now), now < l.sleepy:
 		l.sleep(now)
 	case now-l.looked > clock.Time(glance):
 		l.wait(now, 0)

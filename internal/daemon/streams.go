@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/netio"
 	"github.com/softrnic/softrnic/internal/netio/tcp"
 	"github.com/softrnic/softrnic/internal/nic"
@@ -94,6 +95,11 @@ func (l *lane) enterHome() {
 
 // hasStreams reports whether there is any socket of TCP to look after.
 func (l *lane) hasStreams() bool { return l.streams != nil && !l.streams.IsIdle() }
+
+// awaitsStreams reports that it pays to look for more from TCP before the lane sleeps.
+func (l *lane) awaitsStreams(now clock.Time) bool {
+	return l.hasStreams() && l.streams.Awaits(now)
+}
 
 // closeStreams closes all sockets. The lane does not run (any more).
 func (l *lane) closeStreams() {

@@ -56,8 +56,7 @@ type Conn struct {
 	wait  waiter
 	nudge nudger
 	stats ConnStats
-	// space is what ReceiveSpace has returned.
-	space [1][]byte
+	offer offer
 }
 
 // NewConn makes a connection over a stream that TCP has just established.

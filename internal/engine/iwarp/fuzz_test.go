@@ -50,11 +50,7 @@ func FuzzConn_HandleStream(f *testing.F) {
 		r.drain()
 		for x := range slices.Chunk(b, int(size)+1) {
 			// Half of it goes where the engine wants it.
-			for _, s := range r.n.c.ReceiveSpace() {
-				k := copy(s, x)
-				r.n.c.HandleReceived(r.now, k)
-				x = x[k:]
-			}
+			x = x[r.n.receiveInPlace(r.now, x):]
 			r.say(x)
 			if flags&64 != 0 {
 				r.wait(time.Millisecond)

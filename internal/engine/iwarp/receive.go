@@ -69,16 +69,22 @@ func (c *Conn) HandleStream(now clock.Time, b []byte) {
 	if !c.isReading() {
 		b = c.handleSetup(b)
 	}
-	if len(b) == 0 || !c.isReading() {
-		return
+	if len(b) > 0 {
+		c.handleBytes(b)
 	}
-	if c.wait.isWaiting {
+}
+
+// handleBytes takes the next bytes of FPDUs.
+func (c *Conn) handleBytes(b []byte) {
+	switch {
+	case !c.isReading():
+		return
+	case c.wait.isWaiting:
 		c.keep(b)
 		return
-	}
-	if c.rx.hasCRC || c.rx.hasMarkers {
+	case c.rx.hasCRC || c.rx.hasMarkers:
 		c.handleWhole(b)
-	} else {
+	default:
 		c.handleParts(b)
 	}
 	c.advance()
@@ -211,14 +217,20 @@ func (c *Conn) handleWhole(b []byte) {
 		if r.wholeLen(k.buf[:k.used]) != k.used {
 			continue
 		}
-		r.whole = nil
-		c.handleFPDU(k.buf[:k.used])
-		c.buffers.drop(k)
+		c.endWhole()
 		if c.wait.isWaiting {
 			c.keep(b)
 			return
 		}
 	}
+}
+
+// endWhole takes the FPDU that was put together.
+func (c *Conn) endWhole() {
+	k := c.rx.whole
+	c.rx.whole = nil
+	c.handleFPDU(k.buf[:k.used])
+	c.buffers.drop(k)
 }
 
 // wholeLen returns how many bytes of the stream an FPDU that begins with b takes; 0 while that

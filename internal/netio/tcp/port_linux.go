@@ -85,6 +85,9 @@ const (
 	// hotMax sockets are asked without an event for hotTime after they had data.
 	hotMax  = 4
 	hotTime = clock.Time(200 * time.Microsecond)
+	// bulkMin is what one receive of bulk data gives at least, bulkTime how soon the next follows.
+	bulkMin  = 8 << 10
+	bulkTime = clock.Time(50 * time.Microsecond)
 	// acceptPause is for how long a listener does without what accept was short of, sendPause for
 	// how long a sender does without memory of the kernel.
 	acceptPause = clock.Time(20 * time.Millisecond)
@@ -148,10 +151,13 @@ type Port struct {
 	ends map[ends]*socket
 	tag  int32
 
-	ready  queue
-	hot    []*socket
-	paused []*socket
-	linger queue // in the order of their ends
+	ready queue
+	hot   []*socket
+	// bulk is when much came in last, isSteady that it had done so shortly before.
+	bulk     clock.Time
+	isSteady bool
+	paused   []*socket
+	linger   queue // in the order of their ends
 	// current is the stream whose bytes the NIC has in hand; it stays when a fault in memory of an
 	// application cuts that short.
 	current *socket
@@ -238,6 +244,18 @@ func (p *Port) IsIdle() bool { return len(p.byID) == 0 && p.linger.len() == 0 }
 
 // HasWork reports that Receive has something to do at once.
 func (p *Port) HasWork() bool { return p.ready.len() > 0 || p.current != nil }
+
+// Awaits reports that bulk data comes in and more of it is on its way: the owner then looks again
+// instead of going to sleep. To be woken takes longer than to wait and, where the sender is on the
+// same machine, costs the sender more than to send.
+func (p *Port) Awaits(now clock.Time) bool { return p.isSteady && now-p.bulk < bulkTime }
+
+// noteBulk remembers that much has come in. Where the time between two such receives is long, the
+// network is slow, and waiting for it would take a processor from others.
+func (p *Port) noteBulk(now clock.Time) {
+	p.isSteady = now-p.bulk < bulkTime
+	p.bulk = now
+}
 
 // Deadline returns when Receive wants to be called next though no event comes, or clock.Never.
 func (p *Port) Deadline() clock.Time {

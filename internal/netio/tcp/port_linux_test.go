@@ -338,6 +338,61 @@ func TestPort_InPlace_FillsMemoryFirst(t *testing.T) {
 	}
 }
 
+func TestPort_BulkData_IsAwaitedWhereItComesFast(t *testing.T) {
+	h := newHost(t, Config{})
+	c, id, s := dialled(t, h)
+	const start = 10 * clock.Time(time.Second)
+	if h.port.Awaits(start) {
+		t.Error("data is awaited before there was any")
+	}
+	var expected int
+	for _, x := range []struct {
+		bytes    int
+		at       clock.Time
+		isSteady bool
+	}{
+		{bulkMin, 0, false},
+		{bulkMin, bulkTime / 2, true},
+		{bulkMin, bulkTime, true},
+		{bulkMin - 1, bulkTime + 1, true}, // the last that counts is recent still
+		{bulkMin, 3 * bulkTime, false},    // a slow network
+		{bulkMin, 5 * bulkTime, false},
+		{bulkMin - 1, 7 * bulkTime, false},
+		{bulkMin - 1, 7*bulkTime + 1, false},
+	} {
+		if _, err := c.Write(make([]byte, x.bytes)); err != nil {
+			t.Fatal(err)
+		}
+		expected += x.bytes
+		at := start + x.at
+		for deadline := time.Now().Add(testTimeout); inSocket(h, id) < x.bytes; {
+			if time.Now().After(deadline) {
+				t.Fatal("the bytes do not come")
+			}
+		}
+		n, _ := unix.EpollWait(h.epoll, h.events, 0)
+		for i := range max(n, 0) {
+			h.port.HandleEvent(&h.events[i])
+		}
+		h.port.Receive(at)
+		if s.received != expected {
+			t.Fatalf("%d bytes were received, want %d", s.received, expected)
+		}
+		if got := h.port.Awaits(at + 1); got != x.isSteady {
+			t.Errorf("%d bytes at %v: awaits more: %v", x.bytes, x.at, got)
+		}
+		if h.port.Awaits(at + bulkTime) {
+			t.Errorf("%d bytes at %v: awaits more for ever", x.bytes, x.at)
+		}
+	}
+}
+
+// inSocket returns how many bytes wait to be received.
+func inSocket(h *host, id nic.StreamID) int {
+	n, _ := unix.IoctlGetInt(h.port.byID[id].fd, unix.TIOCINQ)
+	return n
+}
+
 func TestPort_NICEndsStreamWhileItIsBeingTold_NothingMoreIsTold(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		h := newHost(t, Config{})

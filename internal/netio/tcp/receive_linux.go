@@ -18,12 +18,13 @@ func (p *Port) receive(now clock.Time, s *socket) int {
 		p.buffer = make([]byte, receiveBytes)
 	}
 	inPlace := p.putSpace(s)
+	room := inPlace
 	var n int
 	var errno unix.Errno
 	if inPlace == 0 {
+		room = len(p.buffer)
 		n, errno = receive(s.fd, p.buffer, 0)
 	} else {
-		p.in.put(p.buffer)
 		n, errno = receivePieces(s.fd, p.in.ready())
 	}
 	switch {
@@ -40,8 +41,11 @@ func (p *Port) receive(now clock.Time, s *socket) int {
 	default:
 		// A read that leaves room has emptied the socket: what comes later makes a new event.
 		// Only an end that was told of already would not.
-		s.readable = n == inPlace+len(p.buffer) || s.ending
+		s.readable = n == room || s.ending
 		p.heat(now, s)
+		if n >= bulkMin {
+			p.noteBulk(now)
+		}
 		p.deliver(now, s, n, min(n, inPlace))
 	}
 	p.in.reset()
@@ -90,7 +94,7 @@ func (p *Port) watchReceived(s *socket, n, inPlace int, rest []byte) {
 	if tap != nil || f.Received < FirstBytes {
 		shown := p.tapped[:0]
 		if inPlace > 0 {
-			for i := range p.in.iovecs[:len(p.in.iovecs)-1] {
+			for i := range p.in.iovecs {
 				shown = append(shown, bytesOf(&p.in.iovecs[i]))
 			}
 			left := inPlace

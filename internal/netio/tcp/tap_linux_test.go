@@ -63,8 +63,8 @@ func TestPort_Tap_IsShownAllThatPasses(t *testing.T) {
 	h.port.Close(id)
 	until(t, "given up", func() bool { return h.port.Census().Lingering == 0 }, h)
 	want := []string{
-		"1001 opened", "1001 received at 0", "1001 sent at 0", "1001 ended 0",
-		fmt.Sprintf("1001 ended %d", Forgotten),
+		"1001 opened", "1001 received at 0", "1001 received at 300", "1001 sent at 0",
+		"1001 ended 0", fmt.Sprintf("1001 ended %d", Forgotten),
 	}
 	if !slices.Equal(r.lines, want) {
 		t.Errorf("%q, want %q", r.lines, want)
