@@ -408,13 +408,16 @@ func (p *Port) serve(now clock.Time, s *socket) (cost int) {
 // seen a part of them, and the rest cannot follow.
 func (p *Port) recover(now clock.Time) bool {
 	s := p.current
-	p.current = nil
-	if s == nil || s.state != open {
+	if s == nil {
 		return false
 	}
+	p.current = nil
 	p.out.reset()
 	p.in.reset()
 	p.vector.Reset()
+	if s.state != open { // the NIC has ended it, with whoever had the memory
+		return false
+	}
 	p.fail(now, s, unix.EFAULT)
 	return true
 }
