@@ -94,11 +94,21 @@ func TestConformance_GoVerbs_T20_CompletionsTogether(t *testing.T) {
 	Run(t, NewGoFabric(t, open(t, nic), open(t, nic), nil))
 }
 
-// iWARP: two programs of one NIC, with all that may be asked of a stream.
+// iWARP: two programs of one NIC, with all that may be asked of a stream, whose bytes pass in memory.
 func TestConformance_GoVerbs_IWARP_OneNIC(t *testing.T) {
-	for _, options := range []string{
+	runIWARP(t, "iwarp", "iwarp,markers=on", "iwarp,fpdu=mss,mpa=1")
+}
+
+// The same, with their bytes left to TCP.
+func TestConformance_GoVerbs_IWARP_OneNIC_ByTCP(t *testing.T) {
+	t.Setenv("RNIC_DISABLE_JOIN", "1")
+	runIWARP(t,
 		"iwarp", "iwarp,crc=off", "iwarp,markers=on", "iwarp,fpdu=large", "iwarp,mpa=1,crc=off",
-	} {
+	)
+}
+
+func runIWARP(t *testing.T, variants ...string) {
+	for _, options := range variants {
 		t.Run(options, func(t *testing.T) {
 			nic := start(t, softrnic.Config{Devices: []string{"iwarp0=" + options}})
 			const address = "127.0.0.1"
