@@ -209,8 +209,8 @@ func printStreams(l *listing, contexts []nic.ContextStatus) {
 					if s == nil {
 						continue
 					}
-					row("%#06x\t%s\t%s->%s\t%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s", q.QPN, owner(c),
-						s.Local, s.Remote, s.Revision, works(s.CRC), markers(s), s.MSS, s.FPDUMax,
+					row("%#06x\t%s\t%s->%s\t%d\t%s\t%s\t%s\t%d\t%s\t%s\t%s", q.QPN, owner(c),
+						s.Local, s.Remote, s.Revision, works(s.CRC), markers(s), segment(s), s.FPDUMax,
 						byteCount(s.BytesSent), byteCount(s.BytesReceived), unsent(s))
 				}
 			}
@@ -230,9 +230,20 @@ func markers(s *nic.StreamStatus) string {
 	return "off"
 }
 
+// segment is the payload of TCP's segments, where bytes do not stay inside the NIC.
+func segment(s *nic.StreamStatus) string {
+	if s.IsInside {
+		return "inside"
+	}
+	return strconv.Itoa(s.MSS)
+}
+
 func unsent(s *nic.StreamStatus) string {
 	text := byteCount(uint64(max(s.Unsent, 0)))
-	if s.IsFull {
+	switch {
+	case s.IsFull && s.IsInside:
+		text += ", receiver waits"
+	case s.IsFull:
 		text += ", socket full"
 	}
 	return text

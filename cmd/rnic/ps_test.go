@@ -29,6 +29,11 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 				Local: "10.0.0.1:7471", Remote: "10.0.0.9:40000", MSS: 1448, FPDUMax: 1444, Revision: 2,
 				CRC: true, MarkersReceived: true, BytesSent: 2048, Unsent: 1024, IsFull: true,
 			},
+		}, {
+			QPN: 0x78, Type: "RC", State: "RTS", Stream: &nic.StreamStatus{
+				Local: "10.0.0.1:7471", Remote: "10.0.0.1:40001", MSS: 32741, FPDUMax: 64512,
+				Revision: 2, BytesReceived: 5, Unsent: 9, IsFull: true, IsInside: true,
+			},
 		}}},
 		{Program: "idle", PID: 18},
 	}, CMIDs: []nic.CMIDStatus{{
@@ -54,6 +59,8 @@ func TestPrintPs_Objects_AreListedWithTheirOwner(t *testing.T) {
 		"0x000077 streams[20] iwarp0 RC RTS 10.0.0.9:40000 - 0",
 		"0x000077 streams[20] 10.0.0.1:7471->10.0.0.9:40000 2 on received 1448 1444 2 KiB 0 B" +
 			" 1 KiB, socket full",
+		"0x000078 streams[20] 10.0.0.1:7471->10.0.0.1:40001 2 off off inside 64512 0 B 5 B" +
+			" 9 B, receiver waits",
 		"client[19] iwarp0 established TCP RC 10.0.0.2:40000 10.0.0.1:7471 0x000021 0x000022",
 	} {
 		if !strings.Contains(text, want) {

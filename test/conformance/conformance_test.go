@@ -94,7 +94,7 @@ func TestConformance_GoVerbs_T20_CompletionsTogether(t *testing.T) {
 	Run(t, NewGoFabric(t, open(t, nic), open(t, nic), nil))
 }
 
-// iWARP: two programs of one NIC, with all that may be asked of a stream, whose bytes pass in memory.
+// iWARP: two programs of one NIC, with all that may be asked of a stream. Bytes pass in memory.
 func TestConformance_GoVerbs_IWARP_OneNIC(t *testing.T) {
 	runIWARP(t, "iwarp", "iwarp,markers=on", "iwarp,fpdu=mss,mpa=1")
 }

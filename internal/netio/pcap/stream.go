@@ -168,8 +168,8 @@ func (c *Capture) introduce(f *tcp.Flow, x *flow, dir int) {
 	c.offerSegment(f, x, dir, flagPSH|flagACK, first[:])
 }
 
-// frameFlagsAt is where an MPA frame has its flags (RFC 5044 §7.1.1). frameEnhanced announces a word
-// in front of the private data (RFC 6581 §6).
+// frameFlagsAt is where an MPA frame has its flags (RFC 5044 §7.1.1). frameEnhanced announces a
+// word in front of the private data (RFC 6581 §6).
 const (
 	frameFlagsAt  = 16
 	frameMarkers  = 0x80

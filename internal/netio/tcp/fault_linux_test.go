@@ -7,8 +7,8 @@ import (
 	"github.com/softrnic/softrnic/internal/nic"
 )
 
-// TestPort_FaultInMemory_NICEndsTheStream has the NIC end a stream itself after a fault, while memory
-// was lent for its bytes: that of the next stream is filled, and no other.
+// TestPort_FaultInMemory_NICEndsTheStream_SpaceIsForgotten has the NIC end a stream after a fault,
+// while memory was lent for its bytes: that of the next stream is filled, and no other.
 func TestPort_FaultInMemory_NICEndsTheStream_SpaceIsForgotten(t *testing.T) {
 	h := newHost(t, Config{})
 	c, id, s := dialled(t, h)
