@@ -33,6 +33,7 @@ needs() {
         echo 'qperf qperf one of them'
         echo 'fio fio one of them'
         echo 'fi_pingpong libfabric-bin one of them'
+        echo 'ucx_perftest ucx-utils one of them'
         echo 'curl curl a client of HTTP where none belongs'
         echo 'ip iproute2 network namespaces, two hosts on one machine'
         echo '/usr/lib/python3/dist-packages/pyverbs python3-pyverbs the tests of rdma-core'

@@ -29,7 +29,9 @@ func newRun() *cobra.Command {
 			"for set-user-ID programs, and the NIC by RNIC_SOCKET. Signals, streams and the exit\n" +
 			"status are its own.\n\n" +
 			"With --rsockets the TCP connections of the program, and of those that it starts, go over\n" +
-			"RDMA where the other end does the same, and over TCP else. The program needs no change.",
+			"RDMA where the other end does the same, and over TCP else. The program needs no change.\n\n" +
+			"With --device-files the devices have files below /dev/infiniband, as far as the program\n" +
+			"can see: UCX, and what uses it, leaves out devices without.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("no program given")
@@ -43,12 +45,15 @@ func newRun() *cobra.Command {
 	options.register(command)
 	command.Flags().BoolVar(&options.rsockets, "rsockets", false,
 		"carry the program's TCP connections by RDMA")
+	command.Flags().BoolVar(&options.deviceFiles, "device-files", false,
+		"show the program device files, which UCX looks for")
 	return command
 }
 
 type runOptions struct {
 	upOptions
-	rsockets bool
+	rsockets    bool
+	deviceFiles bool
 }
 
 func run(c *cobra.Command, options *runOptions, args []string) error {
@@ -86,6 +91,9 @@ func run(c *cobra.Command, options *runOptions, args []string) error {
 	env := programEnvironment(os.Environ(), libraries, nic.socket)
 	if options.rsockets {
 		env = preload(env, filepath.Join(libraries, "librspreload.so"))
+	}
+	if options.deviceFiles {
+		env = preload(env, filepath.Join(libraries, "librnicdevices.so"))
 	}
 	return p.exec(env)
 }

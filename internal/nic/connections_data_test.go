@@ -394,6 +394,8 @@ func TestConnections_DatagramService_ResolvesAndTalks(t *testing.T) {
 	f.run(time.Millisecond)
 	if got := cb.poll(); len(got) != 1 || got[0].Status != 0 || string(text[:8]) != "datagram" {
 		t.Fatalf("completions %+v, text %q", got, text[:8])
+	} else if got[0].SL != levelIPv4 {
+		t.Errorf("service level %d, want that of IPv4 over UDP", got[0].SL)
 	}
 	a.granted(a.s.Disconnect(f.now, id)) // no more than the kernel does
 	a.granted(a.s.DestroyID(f.now, id))

@@ -37,3 +37,23 @@ func (q *qp) NetworkHeader(p *ibt.Packet, dst *[ibt.GRHBytes]byte) {
 	transport := p.Headers.Len() + len(p.Payload) + int(p.Headers.BTH.PadCount) + roce.ICRCLen
 	(*roce.GRHArea)(dst).Fill(&path, transport)
 }
+
+// What a datagram came with, as the service level of its completion tells it on RoCE, which has no
+// such levels.
+const (
+	levelIPv6 = 8 | 1 // UDP, and IPv6
+	levelIPv4 = 8 | 2
+)
+
+// ServiceLevel implements ibt.Host. RoCE v2 wants completions to tell whether a datagram came with
+// IPv4 or IPv6 (annex A17.4.5.1), for which verbs have no field. NVIDIA's adapters tell it here,
+// and UCX 1.13 drops datagrams of IPv4 that do not.
+func (q *qp) ServiceLevel(p *ibt.Packet) uint8 {
+	switch {
+	case q.device.port.InfiniBand:
+		return p.SL
+	case p.DGID.Addr().Is4():
+		return levelIPv4
+	}
+	return levelIPv6
+}

@@ -19,6 +19,8 @@ type Host interface {
 	// NetworkHeader writes what the link puts into the GRH area of a UD receive: a GRH, or on RoCE
 	// v2 over IPv4 twenty unused bytes and the IPv4 header (annex A17.4.5.2).
 	NetworkHeader(p *Packet, dst *[GRHBytes]byte)
+	// ServiceLevel is what the completion of a UD receive tells as such.
+	ServiceLevel(p *Packet) uint8
 	// Raise queues an asynchronous event about q.
 	Raise(q *QP, e rdma.EventType)
 	// Note records evidence for people: one of q's errors and what the NIC saw.

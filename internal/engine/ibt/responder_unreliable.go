@@ -76,7 +76,7 @@ func (q *QP) handleDatagram(p *Packet) {
 	}
 	q.cqe = abi.CQE{
 		ByteLen: GRHBytes + uint32(len(p.Payload)), Opcode: uint32(rdma.WCOpRecv),
-		SrcQP: uint32(h.DETH.SrcQPN), WCFlags: uint32(rdma.WCGRH), SL: p.SL,
+		SrcQP: uint32(h.DETH.SrcQPN), WCFlags: uint32(rdma.WCGRH), SL: q.host.ServiceLevel(p),
 	}
 	if h.BTH.Opcode.HasImm() {
 		q.cqe.WCFlags |= uint32(rdma.WCWithImm)
