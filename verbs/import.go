@@ -112,8 +112,8 @@ func (p *PD) ImportMR(handle uint32) (*MR, error) {
 }
 
 // ImportDM maps device memory of the source, by its DeviceMemory.Handle, here too
-// (ibv_import_dm(3)). Regions of it are the source's to make. Close ends the mapping; what is mapped
-// stays until then, also when the source frees the memory.
+// (ibv_import_dm(3)). Regions of it are the source's to make. Close ends the mapping; what is
+// mapped stays until then, also when the source frees the memory.
 //
 // It is refused (EINVAL) where the source has no such memory.
 func (c *Context) ImportDM(handle uint32) (*DeviceMemory, error) {

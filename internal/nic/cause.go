@@ -106,7 +106,7 @@ func (h *history) add(r *CauseRecord) {
 	h.items[len(h.items)-1] = r
 }
 
-// isLike reports that two errors are told in the same words. Those with evidence are each their own.
+// isLike reports that two errors are told in the same words. Each with evidence is one of its own.
 func (r *CauseRecord) isLike(o *CauseRecord) bool {
 	return r.Cause == nil && o.Cause == nil && r.Kind == o.Kind && r.QPN == o.QPN &&
 		r.Errno == o.Errno && slices.Equal(r.Chain, o.Chain)
