@@ -205,12 +205,16 @@ func (h *host) turnStreams() {
 		if !h.nic.PollStream(w.now, &id) {
 			break
 		}
+		s := h.tcp.socks[id]
+		if s != nil && s.isJoined {
+			s.pass()
+			continue
+		}
 		v.Reset()
 		if !h.nic.FillStream(w.now, id, v) {
 			continue
 		}
-		s := h.tcp.socks[id]
-		if s == nil {
+		if s = h.tcp.socks[id]; s == nil {
 			w.court.Failf("%s: stream %d, which is not there, has %d bytes to send", h.name, id, v.Bytes)
 			break
 		}

@@ -33,6 +33,9 @@ type sock struct {
 	isEnded  bool // the NIC was told of it
 	isGone   bool // the NIC has forgotten it, or was told to
 	isBroken bool // the network does not carry anything any more
+	isJoined bool // bytes pass to the peer in memory
+	// hasDeclined says that they might, and do not.
+	hasDeclined bool
 }
 
 // isOpen reports a socket that the NIC still knows.
@@ -197,6 +200,7 @@ func (s *sock) read() {
 		}
 		k := w.between(1, len(s.inbox))
 		b := s.inbox[:k]
+		s.joinTwin(k)
 		if w.chance(w.streams.inPlace) {
 			if c := s.readInPlace(b); c > 0 {
 				s.consumed(c)

@@ -102,7 +102,7 @@ var streamMarks = []string{
 	// TCP.
 	"socket.full", "segment.again", "stream.damaged", "stream.held_up", "stream.in_place",
 	"stream.aborted", "stream.half_open", "stream.late_bytes", "tcp.connection refused",
-	"mishap.reset", "mishap.silence",
+	"mishap.reset", "mishap.silence", "stream.joined", "stream.held_back",
 	// Connections: CONNECT_ERROR, UNREACHABLE, REJECTED, DISCONNECTED.
 	"cm.event.6", "cm.event.7", "cm.event.8", "cm.event.10", "cm.reject", "cycle.disconnect",
 	"cycle.closing", "parting.done", "cycle.renew", "cycle.error", "cycle.destroy", "world.pair_at_rest",
