@@ -18,6 +18,7 @@ const (
 	// offered to say one. RFC 5044 7.1.2 would have it wait for ever, and Linux's siw does not wait
 	// at all: programs whose server speaks first exist. An initiator on siw that has not read the
 	// reply when the first message comes takes both for a fault, and on a busy host it takes a while.
+	// It begins anew where the reply was lost and sent again.
 	MPAHoldTime = 200 * time.Millisecond
 	// StreamDrainTimeout is how long an orderly end may take, and TerminateTimeout the last word of
 	// one that is not.

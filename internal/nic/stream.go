@@ -42,6 +42,12 @@ type StreamPort interface {
 	Abort(id StreamID)
 }
 
+// StreamAcks is what a StreamPort may do besides: IsTaken reports whether all that was handed over
+// is at the peer's TCP.
+type StreamAcks interface {
+	IsTaken(id StreamID) bool
+}
+
 // StreamListener says where to listen.
 type StreamListener struct {
 	At        netip.AddrPort // the address may be unspecified; the port is never 0

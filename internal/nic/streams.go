@@ -137,11 +137,15 @@ func (t *streams) accept(listener StreamID, a *StreamAccepted) *stream {
 
 func (t *streams) newConn(s *stream, isInitiator bool) *iwarp.Conn {
 	o := &s.device.stream
+	var isTaken func() bool
+	if port, ok := t.port().(StreamAcks); ok {
+		isTaken = func() bool { return port.IsTaken(s.id) }
+	}
 	return iwarp.NewConn(iwarp.ConnConfig{
 		Now: t.nic.now, Initiator: isInitiator, Revision: o.Revision, CRC: !o.NoCRC,
 		Markers: o.Markers, MSS: s.mss, FPDU: fpduPolicies[o.FPDU], Buffers: t.buffers,
 		Seed: t.nic.random(), Patience: limits.ReceivePatience,
-		Shyness: limits.MPAShyTime,
+		Shyness: limits.MPAShyTime, IsTaken: isTaken,
 	})
 }
 

@@ -51,6 +51,9 @@ type ConnConfig struct {
 	// Shyness is how long an initiator is silent after the reply of a peer that does not say that it
 	// takes FPDUs of any length: see limits.MPAShyTime. 0 is not at all.
 	Shyness time.Duration
+	// IsTaken reports whether all that was sent is at the peer's TCP; nil: nobody knows. See
+	// limits.MPAHoldTime.
+	IsTaken func() bool
 	// Buffers is the transmit and reassembly memory that the connections of a lane share; nil: the
 	// connection has some of its own.
 	Buffers *Buffers

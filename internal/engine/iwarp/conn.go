@@ -49,6 +49,8 @@ type Conn struct {
 	// isHeld keeps a responder that waits for no RTR silent until the initiator has sent something
 	// (RFC 5044 7.1.2), or until the time has come that it takes for one that never will.
 	isHeld bool
+	// isLate says that the reply had not reached the peer when it was looked at last.
+	isLate bool
 	// isLocal says that both ends are connections of this NIC, see KeepLocal.
 	isLocal bool
 	// isShy keeps an initiator silent for a moment after the reply, see ConnConfig.Shyness.
@@ -131,6 +133,9 @@ func (c *Conn) HandleTimeout(now clock.Time) {
 	c.deadline = clock.Never
 	switch c.phase {
 	case phaseOpen:
+		if c.holdOn() {
+			return
+		}
 		c.isHeld = false
 		c.beginTalking()
 	case phaseRequest, phaseReply, phaseReject, phaseRTR, phaseDrain:

@@ -144,6 +144,34 @@ func transferBoth(t *testing.T, w *world) {
 	}
 }
 
+// TestMPA_ReplyThatIsLost_HoldsTheResponder: what it says would come together with the reply.
+func TestMPA_ReplyThatIsLost_HoldsTheResponder(t *testing.T) {
+	for _, isSpokenTo := range []bool{false, true} {
+		isTaken := false
+		r := newRaw(t, false, nodeConfig{conn: ConnConfig{IsTaken: func() bool { return isTaken }}})
+		r.say(request(nil))
+		r.frame()
+		r.n.receive(1, r.n.at(100, 10))
+		r.n.post(r.now, wqeOf(rdma.WRSend, 1), r.n.at(0, 10))
+		r.wait(limits.MPAHoldTime * 5)
+		if len(r.hear()) != 0 {
+			t.Fatal("the responder has spoken before its reply was there")
+		}
+		if isTaken = true; isSpokenTo {
+			r.say(fpdu(sendHeader(nil), nil))
+		} else {
+			r.wait(limits.MPAHoldTime)
+			if len(r.hear()) != 0 {
+				t.Fatal("the initiator has no time to read the reply")
+			}
+			r.wait(limits.MPAHoldTime)
+		}
+		if got := r.hear(); len(got) != 1 || got[0].header.Opcode != iwarp.OpcodeSend {
+			t.Fatalf("heard %v", got)
+		}
+	}
+}
+
 func TestMPA_Responder_WaitsForRTR(t *testing.T) {
 	w := newWorld(t, worldConfig{a: nodeConfig{params: Params{IRD: 4, ORD: 4, RTR: RTRWrite}}})
 	w.a.receive(1, w.a.at(0, 100))

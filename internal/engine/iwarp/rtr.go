@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/wire/iwarp"
 )
@@ -54,6 +55,19 @@ func (c *Conn) hearInitiator(h *iwarp.Header, payload int) (isRTR bool) {
 		c.speak()
 	}
 	return false
+}
+
+// holdOn keeps a responder silent for longer while its reply is on the way: a reply that was lost
+// comes again together with what is sent by then. Once it is there, the peer has as long to read it.
+func (c *Conn) holdOn() bool {
+	isTaken := c.cfg.IsTaken == nil || c.cfg.IsTaken()
+	if !c.isHeld || isTaken && !c.isLate {
+		return false
+	}
+	c.isLate = !isTaken
+	c.deadline = c.now.Add(limits.MPAHoldTime)
+	c.beginNudging(c.deadline)
+	return true
 }
 
 // speak lets a responder send.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/softrnic/softrnic/internal/nic"
 )
 
 // option is one integer socket option, with the words for when it fails.
@@ -142,4 +144,14 @@ func isReadable(fd int) bool {
 // resetOnClose makes the next close send RST.
 func resetOnClose(fd int) {
 	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+}
+
+// IsTaken implements nic.StreamAcks.
+func (p *Port) IsTaken(id nic.StreamID) bool {
+	s := p.byID[id]
+	if s == nil {
+		return true
+	}
+	waiting, err := unix.IoctlGetInt(s.fd, unix.SIOCOUTQ) // tcp(7): sent or not, and not acknowledged
+	return err != nil || waiting == 0
 }

@@ -170,7 +170,10 @@ type Port struct {
 	counters Counters
 }
 
-var _ nic.StreamPort = (*Port)(nil)
+var (
+	_ nic.StreamPort = (*Port)(nil)
+	_ nic.StreamAcks = (*Port)(nil)
+)
 
 // Open makes a port without sockets. It takes part once Serve has given it its NIC.
 func Open(c Config) *Port {

@@ -257,10 +257,16 @@ func TestPort_ResetAfterFIN_IsTold(t *testing.T) {
 
 func TestPort_FullSocket_GoesOnWhenThePeerReads(t *testing.T) {
 	h := newHost(t, Config{})
-	c, _, s := dialled(t, h)
+	c, id, s := dialled(t, h)
+	if !h.port.IsTaken(id) || !h.port.IsTaken(id+1) {
+		t.Error("what was never sent is on its way")
+	}
 	want := pattern(32<<20, 3)
 	s.out = bytes.Clone(want)
 	until(t, "the socket is full", func() bool { return s.full }, h)
+	if h.port.IsTaken(id) {
+		t.Error("the peer's TCP has all of it")
+	}
 	for range 20 {
 		h.turn(time.Millisecond)
 	}
@@ -275,6 +281,7 @@ func TestPort_FullSocket_GoesOnWhenThePeerReads(t *testing.T) {
 	if !bytes.Equal(got, want) || s.writable == 0 {
 		t.Fatalf("bytes differ, or nobody told of room (%d)", s.writable)
 	}
+	until(t, "the last is acknowledged", func() bool { return h.port.IsTaken(id) }, h)
 	if p := h.port.Counters(); p.Get(TxBytes) != uint64(len(want)) || p.Get(TxPartial) == 0 {
 		t.Errorf("counted %d bytes, %d partial sends", p.Get(TxBytes), p.Get(TxPartial))
 	}
