@@ -42,6 +42,8 @@ type Config struct {
 	Groups GroupPort
 	// Streams is TCP, which iWARP runs over; nil where there is none.
 	Streams StreamPort
+	// Scratch is what NICs that one thread drives may share; nil stands for one of its own.
+	Scratch *work.Scratch
 }
 
 // NIC is one adapter with its objects. Its methods, and those of its contexts, are for one thread.
@@ -67,11 +69,6 @@ type NIC struct {
 	nextSRQN  uint32
 	seed      uint64
 
-	// handsOver says that messages inside the NIC need no packets; see HandOver.
-	handsOver  bool
-	handedOver int
-	scrap      ibt.Packet // of what is handed over
-
 	run    runQueue
 	pacer  pacer
 	timers timerHeap[*qp]
@@ -90,11 +87,14 @@ type NIC struct {
 func New(cfg Config) *NIC {
 	cfg.Client = cfg.Client.WithDefaults()
 	invariant.Assert(len(cfg.Devices) > 0, "nic: no device")
+	if cfg.Scratch == nil {
+		cfg.Scratch = work.NewScratch()
+	}
 	n := &NIC{
 		cfg:      cfg,
 		devices:  newDevices(&cfg),
 		memory:   mem.NewTable(cfg.Secret),
-		scratch:  work.NewScratch(),
+		scratch:  cfg.Scratch,
 		qps:      make(map[rdma.QPN]*qp),
 		ahs:      make(map[uint32]*addressHandle),
 		srqns:    make(map[uint32]*srq),
@@ -230,18 +230,13 @@ func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 		return true
 	}
 	// One turn more than there are QPs: who has used up its quota and is alone goes on.
-	handed := n.handedOver
 	for turns := n.run.len() + 1; turns > 0 && n.run.head != nil; turns-- {
-		if n.handedOver-handed >= handOversPerPoll {
-			return false
-		}
 		q := n.run.head
 		if n.pacer.holds(q, now) {
 			n.run.pop()
 			n.pacer.hold(q)
 			continue
 		}
-		n.handOver(q)
 		if q.quota > 0 && q.ibt.PollTransmit(now, p) {
 			q.quota--
 			n.pacer.charge(n, q, p)
