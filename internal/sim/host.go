@@ -8,7 +8,6 @@ import (
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
-	"github.com/softrnic/softrnic/internal/invariant"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -52,32 +51,6 @@ type listener interface {
 	handleEvent(e *nic.Event)
 }
 
-// heap is queue memory in slices, which knows what is not given back.
-type heap struct {
-	live int
-}
-
-type slab struct {
-	heap *heap
-	mem  []byte
-	gone bool
-}
-
-// Alloc implements nic.Allocator.
-func (h *heap) Alloc(n int) (nic.Shared, error) {
-	h.live++
-	// Words are accessed atomically, up to 8 bytes at a time: allocate words.
-	return &slab{heap: h, mem: make([]byte, n)}, nil
-}
-
-func (s *slab) Bytes() []byte { return s.mem }
-
-func (s *slab) Release() {
-	invariant.Assert(!s.gone, "queue memory released twice")
-	s.gone = true
-	s.heap.live--
-}
-
 func newHost(w *World, index int) *host {
 	h := &host{
 		world: w, index: index, name: fmt.Sprintf("h%d", index), counters: map[string]uint64{},
@@ -102,7 +75,7 @@ func (h *host) start() {
 	h.lives++
 	h.isDown = false
 	h.wakeAt, h.turnAt, h.bellAt = clock.Never, clock.Never, clock.Never
-	h.heap = &heap{}
+	h.heap = &heap{stock: w.stock}
 	first := uint64(h.index*4096+h.lives%8*512+w.random.IntN(256)) & 0xffff
 	if w.board != nil && w.board.plan.sameNumbers {
 		first = uint64(h.index * 4096)
@@ -113,6 +86,7 @@ func (h *host) start() {
 		Devices: []nic.DeviceConfig{{Name: "rnic0"}}, Secret: secret,
 		NodeGUID: rdma.GUID(0x0200_0000_0000_0001 + h.index),
 		Memory:   h.heap, Version: "sim", LocalSegment: w.plan.localSegment, Groups: h,
+		Scratch: w.stock.scratch,
 	}
 	if w.streams != nil {
 		h.tcp, h.stream = newNetwork(h), w.chooseStreamOptions()

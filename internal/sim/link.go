@@ -65,9 +65,9 @@ const frameOverhead = 14 + 20 + 8
 // newFlight serialises a packet into memory of its own.
 func (w *World) newFlight(p *ibt.Packet) *flight {
 	var f *flight
-	if n := len(w.spare); n > 0 {
-		f = w.spare[n-1]
-		w.spare = w.spare[:n-1]
+	if list := w.stock.flights; len(list) > 0 {
+		f = list[len(list)-1]
+		w.stock.flights = list[:len(list)-1]
 	} else {
 		f = &flight{buf: make([]byte, 0, 4096+ib.HeadersLenMax+8)}
 	}
@@ -85,7 +85,7 @@ func (w *World) newFlight(p *ibt.Packet) *flight {
 
 func (w *World) freeFlight(f *flight) {
 	f.from, f.to = nil, nil
-	w.spare = append(w.spare, f)
+	w.stock.flights = append(w.stock.flights, f)
 }
 
 // carry puts a packet on the link.

@@ -109,8 +109,12 @@ func (a *area) take(n int) (off int, ok bool) {
 
 // give returns what take cut.
 func (a *area) give(off, n int) {
-	if i := slices.Index(a.used, span{off, n}); i >= 0 {
-		a.used = slices.Delete(a.used, i, i+1)
+	i, _ := slices.BinarySearchFunc(a.used, off, func(s span, off int) int { return s.off - off })
+	for ; i < len(a.used) && a.used[i].off == off; i++ { // empty ones share an offset with others
+		if a.used[i].n == n {
+			a.used = slices.Delete(a.used, i, i+1)
+			return
+		}
 	}
 }
 

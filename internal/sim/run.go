@@ -74,6 +74,9 @@ func (w *World) recycle() {
 	for _, v := range w.vandals {
 		v.mem.Recycle()
 	}
+	if !w.court.HasFailed() {
+		w.stock.close()
+	}
 }
 
 // runGuarded turns a panic of the product into a failure, so that the seed and the trace are shown

@@ -37,7 +37,7 @@ type World struct {
 	restAt    clock.Time
 
 	arrival  ibt.Packet
-	spare    []*flight
+	stock    *stock
 	inFlight int
 	appCount int
 	ids      uint64
@@ -74,6 +74,7 @@ func newEmptyWorld(cfg Config) *World {
 	w := &World{
 		cfg: cfg, random: rand.New(rand.NewPCG(cfg.Seed, 0x736f6674726e6963)),
 		trace: newTrace(cfg.Trace), marks: map[string]uint64{}, strikes: map[uint64]func(){},
+		stock: stocks.Get().(*stock),
 	}
 	w.observe = observer{
 		world: w, flows: map[uint64]*flow{}, requests: map[uint64]*check.Conversation{},

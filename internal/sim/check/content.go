@@ -59,8 +59,10 @@ func Fill(dst []byte, seed uint64, off int) {
 // off on, or −1.
 func Mismatch(got []byte, seed uint64, off int) int {
 	head := min(-off&(contentWord-1), len(got))
-	if at := mismatchEnd(got[:head], seed, off); at >= 0 {
-		return at
+	if head > 0 {
+		if at := mismatchEnd(got[:head], seed, off); at >= 0 {
+			return at
+		}
 	}
 	x := seed + uint64(off+head)/contentWord*contentStep
 	at := head
@@ -70,8 +72,10 @@ func Mismatch(got []byte, seed uint64, off int) int {
 		}
 		x += contentStep
 	}
-	if i := mismatchEnd(got[at:], seed, off+at); i >= 0 {
-		return at + i
+	if at < len(got) {
+		if i := mismatchEnd(got[at:], seed, off+at); i >= 0 {
+			return at + i
+		}
 	}
 	return -1
 }
