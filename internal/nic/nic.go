@@ -69,6 +69,11 @@ type NIC struct {
 	nextSRQN  uint32
 	seed      uint64
 
+	// handsOver says that messages inside the NIC need no packets; see HandOver.
+	handsOver  bool
+	handedOver int
+	scrap      ibt.Packet // of what is handed over
+
 	run    runQueue
 	pacer  pacer
 	timers timerHeap[*qp]
@@ -230,13 +235,18 @@ func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 		return true
 	}
 	// One turn more than there are QPs: who has used up its quota and is alone goes on.
+	handed := n.handedOver
 	for turns := n.run.len() + 1; turns > 0 && n.run.head != nil; turns-- {
+		if n.handedOver-handed >= handOversPerPoll {
+			return false
+		}
 		q := n.run.head
 		if n.pacer.holds(q, now) {
 			n.run.pop()
 			n.pacer.hold(q)
 			continue
 		}
+		n.handOver(q)
 		if q.quota > 0 && q.ibt.PollTransmit(now, p) {
 			q.quota--
 			n.pacer.charge(n, q, p)
