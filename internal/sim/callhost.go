@@ -84,20 +84,13 @@ func (h *host) launch(p *ibt.Packet) bool {
 		h.cast(p)
 		return false
 	}
-	for _, l := range h.links {
-		if l == nil || l.to.gids[0] != p.DGID && l.to.gids[1] != p.DGID {
-			continue
-		}
-		if len(p.Payload) > min(h.mtu, l.to.mtu).Bytes() {
-			w.court.Failf("%s: %d bytes to %s, whose port takes %v", h.name, len(p.Payload), l.to.name,
-				l.to.mtu)
-		}
-		return true
+	to := w.hostOf(p.DGID)
+	if to != nil && to != h && len(p.Payload) > min(h.mtu, to.mtu).Bytes() {
+		w.court.Failf("%s: %d bytes to %s, whose port takes %v", h.name, len(p.Payload), to.name,
+			to.mtu)
 	}
-	return !h.isOwn(p.DGID) // one's own address that is gone
+	return to != h // one's own address that is gone
 }
-
-func (h *host) isOwn(g rdma.GID) bool { return slices.Contains(h.gids[:], g) }
 
 // cast sends a packet to all members of a group.
 func (h *host) cast(p *ibt.Packet) {
@@ -106,9 +99,9 @@ func (h *host) cast(p *ibt.Packet) {
 		w.local++
 		h.nic.HandlePacket(w.now, p)
 	}
-	for _, l := range h.links {
-		if l != nil && l.to.groups[p.DGID.Addr()] {
-			l.carry(p)
+	for _, to := range w.hosts {
+		if to != h && to.groups[p.DGID.Addr()] {
+			h.linkTo(to).carry(p)
 		}
 	}
 }

@@ -3,12 +3,10 @@ package sim
 import (
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
-	"github.com/softrnic/softrnic/internal/netio/faulty"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
@@ -167,17 +165,6 @@ func (w *World) populateCalls() {
 	for i := range w.plan.hosts {
 		w.hosts = append(w.hosts, newHost(w, i))
 	}
-	for _, from := range w.hosts {
-		from.links = make([]*link, len(w.hosts))
-		for _, to := range w.hosts {
-			if from != to {
-				random := rand.New(rand.NewPCG(w.cfg.Seed, uint64(from.index*64+to.index)))
-				l := &link{from: from, to: to, random: random}
-				l.setProfile(w.plan.profile)
-				from.links[to.index] = l
-			}
-		}
-	}
 	for range w.board.plan.perHost {
 		for _, h := range w.hosts {
 			w.newCaller(h)
@@ -229,9 +216,9 @@ func (w *World) cutCalls() {
 	w.healedAt = w.now.Add(d)
 	w.mark("call.partition")
 	w.trace.note(w.now, "partition of %s and %s for %s", a.name, b.name, d.String())
-	a.links[b.index].cut(d)
+	a.linkTo(b).cut(d)
 	if w.chance(0.7) {
-		b.links[a.index].cut(d)
+		b.linkTo(a).cut(d)
 	}
 	if d > neighbourTime && w.chance(0.5) {
 		w.at(w.now.Add(neighbourTime), func() { w.missNeighbour(a, b) })
@@ -344,12 +331,9 @@ func (w *World) calmCalls() {
 		if !h.isDown {
 			h.setPort(true)
 		}
-		for _, l := range h.links {
-			if l != nil {
-				l.downTill = 0
-				l.setProfile(faulty.Profile{Delay: w.plan.profile.Delay})
-			}
-		}
+	}
+	for _, l := range w.links {
+		l.calm()
 	}
 	w.plan.lateTimers, w.board.plan.lookups = 0, 0
 }

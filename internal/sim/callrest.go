@@ -29,6 +29,7 @@ func (w *World) runCalls() {
 		{w.judgeLeft, 0},
 	} {
 		part.begin()
+		w.stirAll()
 		w.turnAll()
 		w.advance(w.now.Add(part.time))
 		if w.court.HasFailed() {

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"net/netip"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/sim/check"
@@ -55,16 +57,30 @@ func (e *endpoint) addressAny(r *request) bool {
 	if !e.address(r, to) {
 		return false
 	}
-	s := to.from[e.qpn]
+	s := to.from[place(e.app.host, e.qpn)]
 	if s == nil {
 		s = &check.Stream{
 			Court: &w.court, Name: e.name + " → " + to.name,
 			Ordered: w.plan.isOrdered(),
 		}
-		to.from[e.qpn] = s
+		to.from[place(e.app.host, e.qpn)] = s
 	}
 	e.out = s
 	return true
+}
+
+// sender returns the place of who sent a datagram, from what the NIC says in front of it: a GRH, or
+// an IPv4 header in its second half (IBTA annex A17.4.5.2).
+func (w *World) sender(area []byte, qpn uint32) uint64 {
+	gid := rdma.GID(area[8:24])
+	if area[0]>>4 != 6 {
+		gid = rdma.GIDFromAddr(netip.AddrFrom4([4]byte(area[32:36])))
+	}
+	h := w.hostOf(gid)
+	if h == nil {
+		return 0 // nobody's: no queue pair has the number 0
+	}
+	return place(h, qpn)
 }
 
 func (e *endpoint) postDatagram() bool {

@@ -37,7 +37,7 @@ type endpoint struct {
 	ledger   check.SendQueue
 	received check.RecvQueue
 	out, in  *check.Stream            // connected
-	from     map[uint32]*check.Stream // UD, by the sender's QPN
+	from     map[uint64]*check.Stream // UD, by the sender's place
 	handles  map[*endpoint]uint32     // UD: address handles
 	landed   int
 
@@ -70,7 +70,7 @@ func (a *app) newEndpoint(kind rdma.QPType, maxMessage int) *endpoint {
 	e := &endpoint{
 		app: a, kind: kind, errorAt: clock.Never, drainTill: clock.Never,
 		signalAll: w.chance(0.2), receiveBytes: max(maxMessage, 1),
-		from: map[uint32]*check.Stream{}, handles: map[*endpoint]uint32{},
+		from: map[uint64]*check.Stream{}, handles: map[*endpoint]uint32{},
 	}
 	if e.isTarget() {
 		if !e.create(&abi.CreateQPReq{Type: uint32(kind), XRCD: a.xrcd}) {
@@ -260,7 +260,7 @@ func (e *endpoint) blunders() bool {
 func (e *endpoint) streamFrom(r *receive, c *abi.CQE) *check.Stream {
 	switch {
 	case e.kind == rdma.QPTypeUD:
-		return e.from[c.SrcQP]
+		return e.from[e.app.world.sender(e.app.gather(r.pieces, 0, ibt.GRHBytes), c.SrcQP)]
 	case e.isTarget():
 		return e.pair.streamTo(r.shared)
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"time"
@@ -20,7 +21,7 @@ type host struct {
 	nic   *nic.NIC
 	lives int // how often the NIC was started
 	gids  [2]rdma.GID
-	links []*link // by index of the other host
+	links map[*host]*link // by the other host; made when the first packet goes there
 	apps  []*app
 	mtu   rdma.MTU
 
@@ -54,11 +55,11 @@ type listener interface {
 func newHost(w *World, index int) *host {
 	h := &host{
 		world: w, index: index, name: fmt.Sprintf("h%d", index), counters: map[string]uint64{},
+		links: map[*host]*link{},
 	}
-	h.gids[0] = rdma.GIDFromAddr(netip.AddrFrom4([4]byte{10, 0, 0, byte(index + 1)}))
-	v6 := netip.MustParseAddr("fd00::1").As16()
-	v6[15] = byte(index + 1)
-	h.gids[1] = v6
+	hi, lo := byte((index+1)>>8), byte(index+1) // what addresses of hosts differ in
+	h.gids[0] = rdma.GIDFromAddr(netip.AddrFrom4([4]byte{10, 0, hi, lo}))
+	h.gids[1] = rdma.GID{0: 0xfd, 14: hi, 15: lo}
 	h.turned, h.woken, h.belled = h.turnPlanned, h.wakePlanned, h.lookAtBells
 	h.mtu = w.plan.mtu
 	if w.board != nil && w.board.plan.mixed {
@@ -110,12 +111,14 @@ func (h *host) setPort(active bool) {
 		})
 	}
 	if h.tcp != nil {
-		port.GIDs = []abi.GIDEntry{{GID: [16]byte{2, 5: byte(h.index + 1)}, Port: 1, IfIndex: 2}}
+		mac := rdma.GID{2, 4: byte((h.index + 1) >> 8), 5: byte(h.index + 1)}
+		port.GIDs = []abi.GIDEntry{{GID: mac, Port: 1, IfIndex: 2}}
 		for _, g := range h.gids {
 			port.Addresses = append(port.Addresses, nic.PortAddress{Addr: g.Addr(), Interface: 2})
 		}
 	}
 	h.nic.SetPort(h.world.now, 0, port)
+	h.stir()
 }
 
 // stop powers the NIC off as kill -9 does: nothing is told to anybody.
@@ -147,6 +150,7 @@ func (h *host) turn() {
 		return
 	}
 	w := h.world
+	w.stirred.remove(h.index)
 	h.isBusy = true
 	for range w.plan.burst {
 		if !h.nic.PollTransmit(w.now, &h.out) {
@@ -161,10 +165,14 @@ func (h *host) turn() {
 	h.turnCalls()
 	h.turnStreams()
 	if h.nic.HasWork() {
+		h.stir()
 		h.turnAfter(time.Duration(w.plan.burst) * w.plan.packetCost)
 	}
 	h.armTimer()
 }
+
+// stir says that something was done to the NIC: turnAll drains it.
+func (h *host) stir() { h.world.stirred.add(h.index) }
 
 // emit sends a packet, or hands it over by reference when it stays on this NIC.
 func (h *host) emit(p *ibt.Packet) {
@@ -179,17 +187,27 @@ func (h *host) emit(p *ibt.Packet) {
 		w.struck(h, &p.Headers)
 		return
 	}
-	for _, l := range h.links {
-		if l != nil && (l.to.gids[0] == p.DGID || l.to.gids[1] == p.DGID) {
-			l.carry(p)
-			return
-		}
+	if to := w.hostOf(p.DGID); to != nil && to != h {
+		h.linkTo(to).carry(p)
+		return
 	}
 	w.court.Failf("%s: a packet for %v, which is nobody", h.name, p.DGID)
 }
 
+// hostOf finds a host by one of its addresses, nil where they are nobody's.
+func (w *World) hostOf(g rdma.GID) *host {
+	i := int(binary.BigEndian.Uint16(g[14:])) - 1
+	if i < 0 || i >= len(w.hosts) || g != w.hosts[i].gids[0] && g != w.hosts[i].gids[1] {
+		return nil
+	}
+	return w.hosts[i]
+}
+
 // turnSoon plans a turn. A host takes a moment, so that packets come in batches.
-func (h *host) turnSoon() { h.turnAfter(h.world.delay(0, h.world.plan.lag)) }
+func (h *host) turnSoon() {
+	h.stir()
+	h.turnAfter(h.world.delay(0, h.world.plan.lag))
+}
 
 func (h *host) turnAfter(d time.Duration) {
 	w := h.world
@@ -219,6 +237,7 @@ func (h *host) armTimer() {
 	t = max(t, w.now)
 	if w.plan.lateTimers > 0 && w.chance(w.plan.lateTimers) {
 		t = t.Add(w.delay(0, 2*time.Millisecond))
+		h.stir() // whoever looks at all hosts may find the timer earlier
 	}
 	h.wakeAt = t
 	w.at(t, h.woken)

@@ -119,6 +119,7 @@ func (w *World) close() {
 		}
 	}
 	if w.streams != nil {
+		w.stirAll()
 		w.turnAll()
 		w.advance(w.now.Add(w.restTime()))
 	}

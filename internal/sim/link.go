@@ -23,6 +23,39 @@ type link struct {
 	last     clock.Time // latest arrival of a packet in order, whatever profile it came by
 }
 
+// linkTo returns the way to another host. A seed's worlds are the same whenever links are made: each
+// has random numbers of its own.
+func (h *host) linkTo(to *host) *link {
+	l := h.links[to]
+	if l != nil {
+		return l
+	}
+	w := h.world
+	stream := uint64(h.index)<<6 | uint64(to.index)&63 | uint64(to.index)>>6<<40
+	l = &link{
+		from: h, to: to, random: rand.New(rand.NewPCG(w.cfg.Seed, stream)), marks: w.plan.marks,
+		picks: w.plan.pickLoss,
+	}
+	switch {
+	case w.isCalm:
+		l.calm()
+	case w.mild.has(h.index*len(w.hosts) + to.index):
+		l.picks = 0
+		l.setProfile(faulty.Profile{Delay: w.plan.profile.Delay})
+	default:
+		l.setProfile(w.plan.profile)
+	}
+	h.links[to] = l
+	w.links = append(w.links, l)
+	return l
+}
+
+// calm makes the link a perfect one.
+func (l *link) calm() {
+	l.downTill, l.marks, l.picks = 0, 0, 0
+	l.setProfile(faulty.Profile{Delay: l.from.world.plan.profile.Delay})
+}
+
 // pickyKinds are kinds of packets that a link may lose more often than others: whatever recovers
 // from one loss rests on other packets.
 //

@@ -3,7 +3,6 @@ package sim
 import (
 	"time"
 
-	"github.com/softrnic/softrnic/internal/netio/faulty"
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
@@ -72,9 +71,9 @@ func (w *World) partition() {
 	w.healedAt = max(w.healedAt, w.now.Add(d))
 	w.trace.note(w.now, "partition of %s and %s for %s", a.name, b.name, d.String())
 	w.mark("mishap.partition")
-	a.links[b.index].cut(d)
+	a.linkTo(b).cut(d)
 	if w.chance(0.7) {
-		b.links[a.index].cut(d)
+		b.linkTo(a).cut(d)
 	}
 }
 
@@ -83,7 +82,7 @@ func (w *World) clog() {
 	a := w.hosts[w.between(0, len(w.hosts)-1)]
 	b := w.hosts[(a.index+w.between(1, len(w.hosts)-1))%len(w.hosts)]
 	w.tolerateLoss(a, b)
-	l := a.links[b.index]
+	l := a.linkTo(b)
 	slow := w.plan.profile
 	slow.Rate = uint64(w.pick(1, 10, 100)) * 1e6
 	w.mark("mishap.clog")
@@ -188,14 +187,8 @@ func (w *World) calm() {
 	w.trace.note(w.now, "calm")
 	w.isCalm, w.calmAt = true, w.now
 	w.closeVandals()
-	for _, h := range w.hosts {
-		for _, l := range h.links {
-			if l != nil {
-				l.downTill = 0
-				l.marks, l.picks = 0, 0
-				l.setProfile(faulty.Profile{Delay: w.plan.profile.Delay})
-			}
-		}
+	for _, l := range w.links {
+		l.calm()
 	}
 	w.plan.lostBells, w.plan.lateTimers = 0, 0
 }

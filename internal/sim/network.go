@@ -9,6 +9,7 @@ import (
 	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/limits"
 	"github.com/softrnic/softrnic/internal/nic"
+	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/sim/check"
 )
 
@@ -68,14 +69,7 @@ func (n *network) Connect(id nic.StreamID, r *nic.StreamRoute) error {
 }
 
 func (w *World) hostAt(a netip.Addr) *host {
-	for _, h := range w.hosts {
-		for _, g := range h.gids {
-			if g.Addr() == a {
-				return h
-			}
-		}
-	}
-	return nil
+	return w.hostOf(rdma.GIDFromAddr(a))
 }
 
 // shake ends the handshake of a connection that a NIC asked for.
@@ -205,6 +199,7 @@ func (h *host) turnStreams() {
 		if !h.nic.PollStream(w.now, &id) {
 			break
 		}
+		h.stir() // what this completes is told by the next turn
 		s := h.tcp.socks[id]
 		if s != nil && s.isJoined {
 			s.pass()
@@ -319,19 +314,14 @@ func (w *World) spoilStream(s *sock) {
 	}
 }
 
-// hasUnread reports bytes that a program has to post a receive for, or a NIC has to send.
-func (w *World) hasUnread() bool {
-	if w.streams == nil {
+// hasUnread reports bytes that a program has to post a receive for, or the NIC has to send.
+func (h *host) hasUnread() bool {
+	if h.isDown {
 		return false
 	}
-	for _, h := range w.hosts {
-		if h.isDown {
-			continue
-		}
-		for id, s := range h.tcp.socks {
-			if len(s.inbox) > 0 || s.wasFull && !s.isBroken || !h.nic.WantsStream(id) {
-				return true
-			}
+	for id, s := range h.tcp.socks {
+		if len(s.inbox) > 0 || s.wasFull && !s.isBroken || !h.nic.WantsStream(id) {
+			return true
 		}
 	}
 	return false

@@ -31,6 +31,15 @@ type pair struct {
 	maxMessage                int
 }
 
+// stir says that verbs were called at both ends.
+func (p *pair) stir() {
+	for _, e := range p.ends {
+		if e != nil {
+			e.app.host.stir()
+		}
+	}
+}
+
 const remoteAny = rdma.AccessRemoteWrite | rdma.AccessRemoteRead | rdma.AccessRemoteAtomic |
 	rdma.AccessFlushGlobal
 
@@ -41,7 +50,9 @@ func (p *pair) later(d time.Duration, run func()) {
 		if p.serial != serial {
 			return
 		}
+		p.stir()
 		run()
+		p.stir() // who may be others now
 		w.turnAll()
 	})
 }
@@ -330,6 +341,7 @@ func (p *pair) watch() {
 		if p.isUp && !p.isDoomed && !w.isCalm && w.chance(w.plan.strips) && len(p.targets) > 0 {
 			p.strip()
 		}
+		p.stir()
 		w.turnAll()
 		if !w.isSettled() {
 			p.watch()

@@ -60,7 +60,7 @@ func (e *endpoint) postAtomicWrite() bool {
 	check.Fill(b[:], seed, 0)
 	i, value := w.between(0, slotCount-1), get64(b[:])
 	s := a.words[i]
-	s.Post(e.qpn, value)
+	s.Post(place(e.app.host, e.qpn), value)
 	r.wqe.RemoteAddr, r.wqe.RKey = a.slots.address(a.slots.off+8*i), a.slots.key
 	r.entry.Done = func(status rdma.WCStatus) {
 		if status == rdma.WCSuccess {

@@ -193,6 +193,7 @@ func (s *sock) drop(n int) {
 func (s *sock) read() {
 	w := s.host.world
 	n := s.host.nic
+	s.host.stir()
 	for len(s.inbox) > 0 && s.isOpen() {
 		if !n.WantsStream(s.id) {
 			w.mark("stream.held_up")

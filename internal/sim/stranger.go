@@ -13,7 +13,7 @@ import (
 
 // The stranger is a host that hears everything and says what it has heard again, or something like
 // it, from an address of its own: whatever it knows, it has no part in connections of others.
-var strangerGID = rdma.GIDFromAddr(netip.AddrFrom4([4]byte{10, 0, 0, 99}))
+var strangerGID = rdma.GIDFromAddr(netip.AddrFrom4([4]byte{192, 0, 2, 99}))
 
 // strangerMemory bounds what it remembers.
 const strangerMemory = 64

@@ -10,6 +10,7 @@ func (w *World) strike(e *endpoint, do func()) {
 		if p.serial == serial && !p.isDoomed && !e.isGone && !w.isCalm {
 			w.mark("strike")
 			do()
+			p.stir()
 		}
 	}
 }

@@ -357,7 +357,7 @@ func (e *endpoint) postAtomic(code rdma.WROpcode) bool {
 		r.entry.Opcode = rdma.WCOpFetchAdd
 		r.entry.Done = func(status rdma.WCStatus) {
 			if status == rdma.WCSuccess {
-				c.Succeed(e.qpn, get64(e.app.mem.Bytes[at:]))
+				c.Succeed(place(e.app.host, e.qpn), get64(e.app.mem.Bytes[at:]))
 			}
 			finish()
 		}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/ibt"
-	"github.com/softrnic/softrnic/internal/netio/faulty"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/sim/check"
 )
@@ -25,12 +24,16 @@ type World struct {
 	strikes  map[uint64]func() // by place
 
 	hosts     []*host
+	links     []*link // that were needed so far
+	mild      bitSet  // pairs of hosts between which nothing goes wrong by itself
+	stirred   bitSet  // hosts whose NIC something was done to
 	apps      []*app
 	pairs     []*pair
 	datagrams []*endpoint
 	vandals   []*vandal
 	board     *board       // of a world of connections, else nil
 	streams   *streamWorld // of a world of iWARP, else nil
+	restless  restless
 	isCalm    bool
 	healedAt  clock.Time
 	calmAt    clock.Time
@@ -86,24 +89,14 @@ func newEmptyWorld(cfg Config) *World {
 
 // populate makes what the plan says.
 func (w *World) populate() {
-	cfg := &w.cfg
 	for i := range w.plan.hosts {
 		w.hosts = append(w.hosts, newHost(w, i))
 	}
-	for _, from := range w.hosts {
-		from.links = make([]*link, len(w.hosts))
-		for _, to := range w.hosts {
-			if from != to {
-				random := rand.New(rand.NewPCG(cfg.Seed, uint64(from.index*64+to.index)))
-				l := &link{
-					from: from, to: to, random: random, marks: w.plan.marks, picks: w.plan.pickLoss,
-				}
-				l.setProfile(w.plan.profile)
-				if w.chance(0.15) {
-					l.picks = 0
-					l.setProfile(faulty.Profile{Delay: w.plan.profile.Delay})
-				}
-				from.links[to.index] = l
+	w.mild.grow(len(w.hosts) * len(w.hosts))
+	for from := range w.hosts {
+		for to := range w.hosts {
+			if from != to && w.chance(0.15) {
+				w.mild.add(from*len(w.hosts) + to)
 			}
 		}
 	}
@@ -148,6 +141,7 @@ func (w *World) run() {
 	w.judgeMemoryAt(w.now.Add(w.plan.duration / 4))
 	w.advance(end)
 	w.calm()
+	w.stirAll()
 	w.turnAll()
 	w.advance(w.now.Add(w.restTime()))
 	w.restAt = w.now
@@ -178,38 +172,65 @@ func (w *World) advance(till clock.Time) {
 // at plans something.
 func (w *World) at(t clock.Time, run func()) { w.calendar.add(event{at: t, run: run}) }
 
-// turnAll drains every NIC, after verbs were called on some of them.
+// turnAll drains the NICs on which verbs were called, and those that have work left.
 func (w *World) turnAll() {
-	for _, h := range w.hosts {
-		h.turn()
+	for i := w.stirred.next(0); i >= 0; i = w.stirred.next(i + 1) {
+		w.hosts[i].turn()
 	}
 }
 
-// isSettled reports that trouble is over and that everything posted has come to an end.
+// stirAll has turnAll drain every NIC.
+func (w *World) stirAll() {
+	for i := range w.hosts {
+		w.stirred.add(i)
+	}
+}
+
+// isSettled reports that trouble is over and that everything posted has come to an end. Each program
+// asks after each look at its queues: what was not at rest the last time is asked first.
 func (w *World) isSettled() bool {
 	if w.court.HasFailed() {
 		return true
 	}
-	if !w.isCalm || w.inFlight > 0 || w.hasUnread() {
+	if !w.isCalm || w.inFlight > 0 {
 		return false
 	}
-	for _, a := range w.apps {
-		if a.isGone {
-			continue
-		}
-		for _, e := range a.endpoints {
-			if e.ledger.Open() > 0 || e.qpState() == rdma.QPStateSQD || e.qpState() == rdma.QPStateSQE {
-				return false
-			}
-		}
-		for _, q := range a.cqs {
-			if n, _ := q.ring.Pending(); n > 0 && q.mode != cqAwaited {
-				return false
-			}
+	r := &w.restless
+	return (w.streams == nil ||
+		holdsForAll(&r.host, len(w.hosts), func(i int) bool { return !w.hosts[i].hasUnread() })) &&
+		holdsForAll(&r.app, len(w.apps), func(i int) bool { return w.apps[i].isSettled() }) &&
+		holdsForAll(&r.pair, len(w.pairs), func(i int) bool {
+			return !w.pairs[i].isDoomed || w.pairs[i].isOver()
+		})
+}
+
+// restless is who was not at rest when somebody asked the last time, by number.
+type restless struct{ host, app, pair int }
+
+// holdsForAll asks for all numbers below n, from the first given on, which becomes the one that
+// says no.
+func holdsForAll(first *int, n int, holds func(i int) bool) bool {
+	for i := range n {
+		at := (*first + i) % n
+		if !holds(at) {
+			*first = at
+			return false
 		}
 	}
-	for _, p := range w.pairs {
-		if p.isDoomed && !p.isOver() {
+	return true
+}
+
+func (a *app) isSettled() bool {
+	if a.isGone {
+		return true
+	}
+	for _, e := range a.endpoints {
+		if e.ledger.Open() > 0 || e.qpState() == rdma.QPStateSQD || e.qpState() == rdma.QPStateSQE {
+			return false
+		}
+	}
+	for _, q := range a.cqs {
+		if n, _ := q.ring.Pending(); n > 0 && q.mode != cqAwaited {
 			return false
 		}
 	}

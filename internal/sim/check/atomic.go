@@ -10,22 +10,23 @@ type Counter struct {
 	posted   uint64
 	finished uint64
 	seen     map[uint64]bool
-	lastOf   map[uint32]uint64 // by queue pair number
+	lastOf   map[uint64]uint64 // by queue pair
 }
 
 // NewCounter makes the judge of a cell that holds start.
 func NewCounter(court *Court, name string, start uint64) *Counter {
 	return &Counter{
 		Court: court, Name: name, start: start,
-		seen: make(map[uint64]bool), lastOf: make(map[uint32]uint64),
+		seen: make(map[uint64]bool), lastOf: make(map[uint64]uint64),
 	}
 }
 
 // Post records that a fetch-and-add of one was posted.
 func (c *Counter) Post() { c.posted++ }
 
-// Succeed records the value before, as a queue pair's completion brought it.
-func (c *Counter) Succeed(qpn uint32, before uint64) {
+// Succeed records the value before, as a completion brought it. From tells queue pairs of all hosts
+// apart.
+func (c *Counter) Succeed(from, before uint64) {
 	c.finished++
 	v := before - c.start
 	if v >= c.posted {
@@ -34,10 +35,10 @@ func (c *Counter) Succeed(qpn uint32, before uint64) {
 	if c.seen[v] {
 		c.Court.Failf("%s: two fetch-and-adds saw %d", c.Name, v)
 	}
-	if last, ok := c.lastOf[qpn]; ok && v <= last {
-		c.Court.Failf("%s: queue pair %#x saw %d after %d", c.Name, qpn, v, last)
+	if last, ok := c.lastOf[from]; ok && v <= last {
+		c.Court.Failf("%s: queue pair %#x saw %d after %d", c.Name, from, v, last)
 	}
-	c.seen[v], c.lastOf[qpn] = true, v
+	c.seen[v], c.lastOf[from] = true, v
 }
 
 // Final judges the value that the cell has in the end.

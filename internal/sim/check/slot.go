@@ -17,7 +17,7 @@ type Slot struct {
 // slotValue is a value that the word may hold from when it was posted until it is replaced.
 type slotValue struct {
 	value    uint64
-	qpn      uint32
+	from     uint64
 	posted   uint64
 	stored   uint64 // when it was known to have been there; 0: not yet
 	replaced uint64 // when it was known to be gone; 0: not yet
@@ -35,10 +35,10 @@ func (s *Slot) add(v *slotValue) {
 	s.alive = append(s.alive, v)
 }
 
-// Post records that a queue pair is to store a value.
-func (s *Slot) Post(qpn uint32, value uint64) {
+// Post records that a queue pair is to store a value. From tells queue pairs of all hosts apart.
+func (s *Slot) Post(from, value uint64) {
 	s.now++
-	s.add(&slotValue{value: value, qpn: qpn, posted: s.now})
+	s.add(&slotValue{value: value, from: from, posted: s.now})
 }
 
 // Succeed records that the ATOMIC WRITE of a value succeeded. It replaced what the same queue pair
@@ -50,7 +50,7 @@ func (s *Slot) Succeed(value uint64) {
 	v.stored = s.now
 	kept := s.alive[:0]
 	for _, x := range s.alive {
-		isOlder := x.qpn == v.qpn && x.posted < v.posted || x.stored != 0 && x.stored < v.posted
+		isOlder := x.from == v.from && x.posted < v.posted || x.stored != 0 && x.stored < v.posted
 		if x != v && isOlder {
 			x.replaced = s.now
 			continue
