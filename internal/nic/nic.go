@@ -240,7 +240,7 @@ func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 		if n.handedOver-handed >= handOversPerPoll {
 			return false
 		}
-		q := n.run.head
+		q := n.run.head.owner
 		if n.pacer.holds(q, now) {
 			n.run.pop()
 			n.pacer.hold(q)

@@ -58,7 +58,7 @@ func (p *pacer) deadline() clock.Time {
 // release lets them go on when their time has come.
 func (p *pacer) release(n *NIC, now clock.Time) {
 	for p.held.head != nil && p.until <= now {
-		q := p.held.head
+		q := p.held.head.owner
 		p.held.pop()
 		q.isHeld = false
 		n.run.push(q)
@@ -68,11 +68,11 @@ func (p *pacer) release(n *NIC, now clock.Time) {
 // unqueue takes q out of whichever queue it waits in.
 func (n *NIC) unqueue(q *qp) {
 	if q.isHeld {
-		n.pacer.held.remove(q)
+		n.pacer.held.remove(&q.turn)
 		q.isHeld = false
 		return
 	}
-	n.run.remove(q)
+	n.run.remove(&q.turn)
 }
 
 // isUnreliable reports a service whose losses nobody repairs.

@@ -60,12 +60,12 @@ type qp struct {
 	counters     EngineCounters
 
 	// Run queue and timer heap.
-	nextRun *qp
-	queued  bool
-	isPaced bool // UC, UD: the last packet went to another host
-	isHeld  bool // waits in the pacer
-	quota   int
-	timer   timer[*qp]
+	turn       turn[*qp]
+	isFlushing bool // of iWARP: its queues are being flushed
+	isPaced    bool // UC, UD: the last packet went to another host
+	isHeld     bool // waits in the pacer
+	quota      int
+	timer      timer[*qp]
 }
 
 // CreateQP makes a queue pair; its memory goes to the application.
@@ -223,7 +223,7 @@ func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Share
 		sendCQ: c.cqs[req.SendCQ], recvCQ: c.cqs[req.RecvCQ], srq: c.srqs[req.SRQ],
 		stateWord: ring.Word(m, abi.OffQPState), rqDoorbell: ring.Word(m, abi.OffRQDoorbell),
 	}
-	q.timer.owner, q.timer.order = q, q.handle
+	q.turn.owner, q.timer.owner, q.timer.order = q, q, q.handle
 	q.qpn, q.qpType = n.newQPN(), rdma.QPType(req.Type)
 	cfg := ibt.Config{
 		Host: q, Type: q.qpType, QPN: q.qpn, PD: mem.PD(req.PD),

@@ -36,8 +36,8 @@ func (q *qp) newStreamed(cfg *ibt.Config) {
 // settleStreamed is settle for a queue pair of iWARP: what it has to send goes with its stream.
 func (n *NIC) settleStreamed(q *qp) {
 	n.show(q)
-	if q.iwarp.HasWork() && !q.queued {
-		q.queued = true
+	if q.iwarp.HasWork() && !q.isFlushing {
+		q.isFlushing = true
 		n.streams.flushing = append(n.streams.flushing, q)
 	}
 	if q.stream != nil {
@@ -59,8 +59,8 @@ func (q *qp) awaitReceive(isWaiting bool) {
 // releaseStreamed ends what a queue pair of iWARP that is destroyed has with others.
 func (n *NIC) releaseStreamed(q *qp) {
 	t := n.streams
-	if q.queued {
-		q.queued = false
+	if q.isFlushing {
+		q.isFlushing = false
 		t.flushing = slices.DeleteFunc(t.flushing, func(o *qp) bool { return o == q })
 	}
 	if s := q.stream; s != nil {

@@ -7,61 +7,88 @@ import (
 	"github.com/softrnic/softrnic/internal/limits"
 )
 
-// runQueue holds the QPs that have something to transmit, in turn.
-type runQueue struct {
-	head, tail *qp
+// turn is the place of a queue pair or of a stream in a line.
+type turn[T any] struct {
+	owner    T
+	next     *turn[T]
+	isQueued bool
+}
+
+// line holds those that have something to send, in turn.
+type line[T any] struct {
+	head, tail *turn[T]
 	count      int
 }
 
-func (r *runQueue) len() int { return r.count }
+func (l *line[T]) len() int { return l.count }
 
-// push appends q unless it waits already, and renews its quota.
-func (r *runQueue) push(q *qp) {
-	if q.queued {
+// push appends t unless it waits already.
+func (l *line[T]) push(t *turn[T]) {
+	if t.isQueued {
 		return
 	}
-	q.queued, q.quota, q.nextRun = true, limits.PacketsPerPoll, nil
-	if r.tail == nil {
-		r.head = q
+	t.isQueued, t.next = true, nil
+	if l.tail == nil {
+		l.head = t
 	} else {
-		r.tail.nextRun = q
+		l.tail.next = t
 	}
-	r.tail = q
-	r.count++
+	l.tail = t
+	l.count++
 }
 
 // pop removes the head.
 //
 // Preconditions: len() > 0.
-func (r *runQueue) pop() {
-	q := r.head
-	r.head = q.nextRun
-	if r.head == nil {
-		r.tail = nil
+func (l *line[T]) pop() {
+	t := l.head
+	l.head = t.next
+	if l.head == nil {
+		l.tail = nil
 	}
-	q.queued, q.nextRun = false, nil
-	r.count--
+	t.isQueued, t.next = false, nil
+	l.count--
 }
 
-// remove takes q out, wherever it is; destroying a QP is rare enough for a walk.
-func (r *runQueue) remove(q *qp) {
-	if !q.queued {
+// rotate lets the next one have its turn.
+//
+// Preconditions: len() > 0.
+func (l *line[T]) rotate() {
+	t := l.head
+	l.pop()
+	l.push(t)
+}
+
+// remove takes t out, wherever it is; who is destroyed is rare enough for a walk.
+func (l *line[T]) remove(t *turn[T]) {
+	if !t.isQueued {
 		return
 	}
-	var prev *qp
-	for x := r.head; x != q; x = x.nextRun {
+	var prev *turn[T]
+	for x := l.head; x != t; x = x.next {
 		prev = x
 	}
 	if prev == nil {
-		r.pop()
+		l.pop()
 		return
 	}
-	prev.nextRun = q.nextRun
-	if r.tail == q {
-		r.tail = prev
+	prev.next = t.next
+	if l.tail == t {
+		l.tail = prev
 	}
-	q.queued, q.nextRun = false, nil
-	r.count--
+	t.isQueued, t.next = false, nil
+	l.count--
+}
+
+// runQueue is the line of the queue pairs of RoCE.
+type runQueue struct{ line[*qp] }
+
+// push appends q unless it waits already, and renews its quota.
+func (r *runQueue) push(q *qp) {
+	if !q.turn.isQueued {
+		q.quota = limits.PacketsPerPoll
+	}
+	r.line.push(&q.turn)
 }
 
 // timer is the timer of a queue pair or of a stream.

@@ -18,7 +18,7 @@ type streams struct {
 	nic     *NIC
 	byID    map[StreamID]*stream
 	last    StreamID
-	run     streamQueue
+	run     line[*stream]
 	timers  timerHeap[*stream]
 	unasked []*stream // came in and have said nothing that makes sense yet; oldest first
 	// flushing are the queue pairs whose queues hold more than one call flushes.
@@ -51,9 +51,8 @@ type stream struct {
 	isJoined   bool // the other end is a stream of this NIC as well, and TCP is not asked
 
 	// Run queue and timer heap.
-	nextRun  *stream
-	isQueued bool
-	timer    timer[*stream]
+	turn  turn[*stream]
+	timer timer[*stream]
 }
 
 func newStreams(n *NIC) *streams {
@@ -69,7 +68,7 @@ func (t *streams) add(s *stream) *stream {
 		t.last++
 		if t.last != 0 && t.byID[t.last] == nil {
 			s.id = t.last
-			s.timer.owner, s.timer.order = s, uint32(s.id)
+			s.turn.owner, s.timer.owner, s.timer.order = s, s, uint32(s.id)
 			t.byID[s.id] = s
 			return s
 		}
@@ -81,7 +80,7 @@ func (t *streams) forget(s *stream) {
 	s.isGone = true
 	delete(t.byID, s.id)
 	t.setAsked(s)
-	t.run.remove(s)
+	t.run.remove(&s.turn)
 	t.timers.remove(&s.timer)
 	if q := s.qp; q != nil && q.stream == s {
 		q.stream = nil
@@ -217,7 +216,7 @@ func (t *streams) settle(s *stream) {
 		q.awaitReceive(s.conn.IsWaiting())
 	}
 	if !s.isFull && s.conn.HasWork() {
-		t.run.push(s)
+		t.run.push(&s.turn)
 	}
 	t.timers.update(&s.timer, s.conn.PollTimeout())
 }
@@ -285,7 +284,7 @@ func (t *streams) flush(now clock.Time) {
 	for range t.flushing {
 		q := t.flushing[0]
 		t.flushing = slices.Delete(t.flushing, 0, 1)
-		q.queued = false
+		q.isFlushing = false
 		q.iwarp.Work(now)
 		t.nic.settle(q)
 	}
@@ -407,7 +406,7 @@ func (n *NIC) PollStream(now clock.Time, id *StreamID) bool {
 	n.now = now
 	t := n.streams
 	for t.run.head != nil {
-		s := t.run.head
+		s := t.run.head.owner
 		if s.isFull || !s.conn.HasWork() {
 			t.run.pop()
 			continue
