@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "join.h"
+
 #define DEPTH 64 /* connections that work at a time */
 
 static struct ibv_cq *cq;
@@ -18,58 +20,15 @@ static struct ibv_qp **qps;
 static uint64_t *words;
 static size_t count;
 
-static void require(int good, const char *what)
-{
-	if (good)
-		return;
-	perror(what);
-	exit(1);
-}
-
-static void modify(struct ibv_qp *qp, uint32_t peer, const union ibv_gid *gid)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = peer,
-		.max_dest_rd_atomic = 16,
-		.max_rd_atomic = 16,
-		.min_rnr_timer = 12,
-		.timeout = 14,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 1, .dgid = *gid}},
-	};
-
-	require(!ibv_modify_qp(qp, &attr,
-			       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-		"to INIT");
-	attr.qp_state = IBV_QPS_RTR;
-	require(!ibv_modify_qp(qp, &attr,
-			       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				       IBV_QP_MIN_RNR_TIMER),
-		"to RTR");
-	attr.qp_state = IBV_QPS_RTS;
-	require(!ibv_modify_qp(qp, &attr,
-			       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
-		"to RTS");
-}
-
 static void make(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *context;
-	union ibv_gid gid;
 
 	require(list && list[0], "no device");
 	context = ibv_open_device(list[0]);
 	require(context != NULL, "ibv_open_device");
 	ibv_free_device_list(list);
-	require(!ibv_query_gid(context, 1, 0, &gid), "ibv_query_gid");
 	pd = ibv_alloc_pd(context);
 	require(pd != NULL, "ibv_alloc_pd");
 	cq = ibv_create_cq(context, 4 * DEPTH, NULL, NULL, 0);
@@ -93,7 +52,7 @@ static void make(void)
 		require(qps[i] != NULL, "ibv_create_qp");
 	}
 	for (size_t i = 0; i < count; i++)
-		modify(qps[i], qps[i ^ 1]->qp_num, &gid);
+		join(qps[i], qps[i ^ 1]->qp_num, IBV_ACCESS_REMOTE_WRITE, 16);
 }
 
 /* start lets the first end of a connection WRITE its word, then SEND another, to the second. */

@@ -9,13 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void require(int good, const char *what)
-{
-	if (good)
-		return;
-	perror(what);
-	exit(1);
-}
+#include "join.h"
 
 static struct ibv_qp *make(struct ibv_pd *pd, struct ibv_cq *cq)
 {
@@ -30,40 +24,6 @@ static struct ibv_qp *make(struct ibv_pd *pd, struct ibv_cq *cq)
 
 	require(qp != NULL, "ibv_create_qp");
 	return qp;
-}
-
-static void join(struct ibv_qp *qp, uint32_t peer)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = peer,
-		.max_dest_rd_atomic = 1,
-		.max_rd_atomic = 1,
-		.min_rnr_timer = 12,
-		.timeout = 14,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 1}},
-	};
-
-	require(!ibv_query_gid(qp->context, 1, 0, &attr.ah_attr.grh.dgid), "ibv_query_gid");
-	require(!ibv_modify_qp(qp, &attr,
-			       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-		"to INIT");
-	attr.qp_state = IBV_QPS_RTR;
-	require(!ibv_modify_qp(qp, &attr,
-			       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				       IBV_QP_MIN_RNR_TIMER),
-		"to RTR");
-	attr.qp_state = IBV_QPS_RTS;
-	require(!ibv_modify_qp(qp, &attr,
-			       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
-		"to RTS");
 }
 
 static void poll_one(struct ibv_cq *cq)
@@ -103,8 +63,8 @@ int main(void)
 	there = make(pd, cq);
 
 	printf("modify %d\n", ibv_modify_qp(here, &attr, IBV_QP_STATE));
-	join(here, there->qp_num);
-	join(there, here->qp_num);
+	join(here, there->qp_num, IBV_ACCESS_REMOTE_WRITE, 1);
+	join(there, here->qp_num, IBV_ACCESS_REMOTE_WRITE, 1);
 	for (int i = 0; i < 2; i++)
 		sge[i] = (struct ibv_sge){(uintptr_t)memory, 64, mr->lkey};
 	wr.sg_list = sge;

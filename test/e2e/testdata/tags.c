@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "join.h"
+
 enum { ROOM = 1 << 20, FIN_AT = ROOM, HEADERS = sizeof(struct ibv_tmh) + sizeof(struct ibv_rvh) };
 
 static struct ibv_context *context;
@@ -21,14 +23,6 @@ static struct ibv_srq *srq;
 static struct ibv_qp *here, *there;
 static unsigned char *from, *to; /* ROOM bytes each, and some more */
 static struct ibv_mr *from_mr, *to_mr;
-
-static void require(int good, const char *what)
-{
-	if (good)
-		return;
-	perror(what);
-	exit(1);
-}
 
 static struct ibv_qp *make(struct ibv_srq *shared)
 {
@@ -44,40 +38,6 @@ static struct ibv_qp *make(struct ibv_srq *shared)
 
 	require(qp != NULL, "ibv_create_qp");
 	return qp;
-}
-
-static void join(struct ibv_qp *qp, uint32_t peer)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_READ,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = peer,
-		.max_dest_rd_atomic = 4,
-		.max_rd_atomic = 4,
-		.min_rnr_timer = 12,
-		.timeout = 14,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.ah_attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 1}},
-	};
-
-	require(!ibv_query_gid(context, 1, 0, &attr.ah_attr.grh.dgid), "ibv_query_gid");
-	require(!ibv_modify_qp(qp, &attr,
-			       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-		"to INIT");
-	attr.qp_state = IBV_QPS_RTR;
-	require(!ibv_modify_qp(qp, &attr,
-			       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				       IBV_QP_MIN_RNR_TIMER),
-		"to RTR");
-	attr.qp_state = IBV_QPS_RTS;
-	require(!ibv_modify_qp(qp, &attr,
-			       IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC),
-		"to RTS");
 }
 
 static void make_queue(void)
@@ -335,8 +295,8 @@ int main(void)
 	make_queue();
 	here = make(NULL);
 	there = make(srq);
-	join(here, there->qp_num);
-	join(there, here->qp_num);
+	join(here, there->qp_num, IBV_ACCESS_REMOTE_READ, 4);
+	join(there, here->qp_num, IBV_ACCESS_REMOTE_READ, 4);
 	eager();
 	rendezvous();
 	by_hand();
