@@ -58,7 +58,7 @@ func (c *Conn) hearInitiator(h *iwarp.Header, payload int) (isRTR bool) {
 }
 
 // holdOn keeps a responder silent for longer while its reply is on the way: a reply that was lost
-// comes again together with what is sent by then. Once it is there, the peer has as long to read it.
+// comes again together with what is sent by then. Once it is there, the peer has as long to read.
 func (c *Conn) holdOn() bool {
 	isTaken := c.cfg.IsTaken == nil || c.cfg.IsTaken()
 	if !c.isHeld || isTaken && !c.isLate {
