@@ -109,6 +109,16 @@ func TestVerbs_Slots_ComeBackByPoll(t *testing.T) {
 	})
 }
 
+// TestVerbs_FewProcessors_SleepsWhileSendsAreUnderWay: who polls for anything else does not.
+func TestVerbs_FewProcessors_SleepsWhileSendsAreUnderWay(t *testing.T) {
+	bin, lib := compileVerbs(t, "slot_test.c")
+	nic, socket := startFake(t)
+	nic.mu.Lock()
+	nic.isBusy = true
+	nic.mu.Unlock()
+	checkCase(t, run(t, libraryEnv(lib, socket), bin, "rest"))
+}
+
 func TestVerbs_Events(t *testing.T) {
 	runCases(t, "event_test.c", []string{"events", "signal", "fork"})
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Polling completion queues, by array and by the extended interface, and arming them. */
-#include <sched.h>
 #include <time.h>
 
 #include "cause.h"
 #include "cq.h"
 #include "ctl.h"
 #include "ctx.h"
+#include "poll_rest.h"
 #include "queue.h"
 
 /*
@@ -49,7 +49,7 @@ static int poll_empty(struct rnic_cq *cq)
 	if (atomic_load_explicit(queue_word(cq->map, RNIC_OFF_CQ_STATE), memory_order_relaxed))
 		return poll_producer(cq) == cq->consumer ? EOVERFLOW : 0;
 	if (polls >= POLL_YIELD_AFTER)
-		sched_yield();
+		poll_rest(cq, polls == POLL_YIELD_AFTER);
 	return 0;
 }
 

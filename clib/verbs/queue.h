@@ -32,6 +32,7 @@ static inline void queue_ring_init_polled(struct queue_ring *ring, unsigned char
 {
 	atomic_store(&ring->polled, atomic_load_explicit(consumer, memory_order_acquire));
 	queue_ring_init(ring, slots, producer, &ring->polled);
+	ring->taken = consumer;
 }
 
 static inline uint32_t queue_ring_next(const struct queue_ring *ring)

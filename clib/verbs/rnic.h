@@ -104,6 +104,7 @@ struct rnic_cq {
 	uint32_t mask;
 	uint32_t consumer; /* ours; the shared word follows it */
 	uint32_t empty_polls;
+	uint64_t empty_since; /* see poll_rest */
 	/* The rings whose completions come here; see cq_join. */
 	struct queue_ring *_Atomic rings[CQ_BUCKETS];
 	/* Of the extended polling interface: the entry at consumer, while it is being read. */
@@ -129,6 +130,7 @@ struct queue_ring {
 	_Atomic uint32_t *consumer;
 	uint32_t seen; /* last consumer index that was read */
 	_Atomic uint32_t polled; /* written under the CQ's lock */
+	_Atomic uint32_t *taken; /* the NIC's word, of a QP's ring: what it has done with */
 	/* In the CQ's table. */
 	struct queue_ring *_Atomic next;
 	uint32_t qpn;

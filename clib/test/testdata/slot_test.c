@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* When the slots of queues come back: as on adapters, with the completion that is polled. */
+#include <sched.h>
+#include <sys/resource.h>
+
 #include "setup.h"
 
 /* Posts until there is no room and returns how many; all are signaled. */
@@ -185,6 +188,41 @@ static void test_full_receives(void)
 	setup_end(&s);
 }
 
+/* Polls in vain for a while and returns how often that put the thread to sleep. */
+static long poll_in_vain(struct ibv_cq *cq)
+{
+	struct rusage before, after;
+	struct ibv_wc wc;
+
+	CHECK(getrusage(RUSAGE_THREAD, &before) == 0);
+	for (int i = 0; i < 5000; i++)
+		CHECK(ibv_poll_cq(cq, 1, &wc) == 0);
+	CHECK(getrusage(RUSAGE_THREAD, &after) == 0);
+	return after.ru_nvcsw - before.ru_nvcsw;
+}
+
+/* On one processor: the NIC of the test never gets to what is posted. */
+static void test_rest(void)
+{
+	struct setup s;
+	struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED}, *bad;
+	cpu_set_t one, all;
+
+	CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
+	CPU_ZERO(&one);
+	for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++) {
+		if (CPU_ISSET(i, &all))
+			CPU_SET(i, &one);
+	}
+	CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+	setup_make(&s, 4);
+	to_state(s.qp, IBV_QPS_RTS);
+	CHECK(poll_in_vain(s.cq) < 250);
+	CHECK(ibv_post_send(s.qp, &wr, &bad) == 0);
+	CHECK(poll_in_vain(s.cq) > 2500);
+	setup_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -193,6 +231,7 @@ int main(int argc, char **argv)
 		{"unsignaled", test_unsignaled},
 		{"full_reset", test_full_reset},
 		{"full_receives", test_full_receives},
+		{"rest", test_rest},
 	};
 
 	return RUN_CASES(cases, argc, argv);
