@@ -290,6 +290,7 @@ static int ctl_conn_greet(struct ctl_conn *conn, int *lane_fd)
 		.version = RNIC_VERSION,
 		.pid = (uint32_t)getpid(),
 	};
+	const char *direct = getenv("RNIC_DIRECT");
 	struct rnic_hello_rsp rsp;
 	int fd, error;
 	struct ctl_call call = {
@@ -300,6 +301,8 @@ static int ctl_conn_greet(struct ctl_conn *conn, int *lane_fd)
 		.num_fds_in = 1,
 	};
 
+	if (direct && !strcmp(direct, "off"))
+		req.flags = RNIC_HELLO_KEEPS_OUT;
 	snprintf((char *)req.name, sizeof(req.name), "%s", program_invocation_short_name);
 	error = ctl_conn_query(conn, &call, &rsp, sizeof(rsp));
 	if (error)

@@ -34,6 +34,21 @@
 #define RNIC_OFF_TAGS_RELEASED 0x280u
 #define RNIC_TAG_WQE_BYTES 0x30u
 
+/* The direct path. */
+#define RNIC_OFF_SQ_DONE 0x84u
+#define RNIC_OFF_QP_GRANT 0x204u
+#define RNIC_OFF_DIRECT_BUSY 0x280u
+#define RNIC_OFF_DIRECT_OPS 0x288u
+#define RNIC_OFF_DIRECT_SENT 0x290u
+#define RNIC_OFF_DIRECT_RECEIVED 0x298u
+#define RNIC_GRANT_WRITE 0x1u
+#define RNIC_GRANT_READ 0x2u
+#define RNIC_GRANT_ATOMIC 0x4u
+#define RNIC_GRANT_LINK_SHIFT 0x8u
+#define RNIC_TICKET_SLOTS 0x1000u
+#define RNIC_TICKET_BYTES 0x8000u
+#define RNIC_HELLO_KEEPS_OUT 0x1u
+
 /* Doorbell page and lane page. */
 #define RNIC_DOORBELL_PAGE_BYTES 0x1000u
 #define RNIC_DOORBELL_SLOTS 0x4000u
@@ -101,6 +116,7 @@
 #define RNIC_OP_ALLOC_DM 0x55u
 #define RNIC_OP_FREE_DM 0x56u
 #define RNIC_OP_REG_DEVICE_MR 0x57u
+#define RNIC_OP_MAP_REMOTE 0x58u
 #define RNIC_OP_SHUTDOWN 0x41u
 #define RNIC_OP_CAPTURE 0x42u
 #define RNIC_OP_END_CAPTURE 0x43u
@@ -668,6 +684,38 @@ static_assert(offsetof(struct rnic_reg_device_mr_req, offset) == 8, "rnic_reg_de
 static_assert(offsetof(struct rnic_reg_device_mr_req, length) == 16, "rnic_reg_device_mr_req.length");
 static_assert(offsetof(struct rnic_reg_device_mr_req, access) == 24, "rnic_reg_device_mr_req.access");
 static_assert(offsetof(struct rnic_reg_device_mr_req, flags) == 28, "rnic_reg_device_mr_req.flags");
+
+struct rnic_map_remote_req {
+	uint32_t qp;
+	uint32_t rkey;
+	uint64_t addr;
+	uint64_t length;
+};
+static_assert(sizeof(struct rnic_map_remote_req) == 24, "rnic_map_remote_req");
+static_assert(offsetof(struct rnic_map_remote_req, qp) == 0, "rnic_map_remote_req.qp");
+static_assert(offsetof(struct rnic_map_remote_req, rkey) == 4, "rnic_map_remote_req.rkey");
+static_assert(offsetof(struct rnic_map_remote_req, addr) == 8, "rnic_map_remote_req.addr");
+static_assert(offsetof(struct rnic_map_remote_req, length) == 16, "rnic_map_remote_req.length");
+
+struct rnic_map_remote_rsp {
+	uint64_t ticket;
+	uint64_t addr;
+	uint64_t length;
+	uint64_t fd_offset;
+	uint32_t slot;
+	uint32_t access;
+	uint32_t link;
+	uint32_t reserved;
+};
+static_assert(sizeof(struct rnic_map_remote_rsp) == 48, "rnic_map_remote_rsp");
+static_assert(offsetof(struct rnic_map_remote_rsp, ticket) == 0, "rnic_map_remote_rsp.ticket");
+static_assert(offsetof(struct rnic_map_remote_rsp, addr) == 8, "rnic_map_remote_rsp.addr");
+static_assert(offsetof(struct rnic_map_remote_rsp, length) == 16, "rnic_map_remote_rsp.length");
+static_assert(offsetof(struct rnic_map_remote_rsp, fd_offset) == 24, "rnic_map_remote_rsp.fd_offset");
+static_assert(offsetof(struct rnic_map_remote_rsp, slot) == 32, "rnic_map_remote_rsp.slot");
+static_assert(offsetof(struct rnic_map_remote_rsp, access) == 36, "rnic_map_remote_rsp.access");
+static_assert(offsetof(struct rnic_map_remote_rsp, link) == 40, "rnic_map_remote_rsp.link");
+static_assert(offsetof(struct rnic_map_remote_rsp, reserved) == 44, "rnic_map_remote_rsp.reserved");
 
 struct rnic_comp_event {
 	uint32_t cq;

@@ -73,8 +73,8 @@ static int build_complete(struct ibv_qp_ex *ex)
 
 	build_finish(qp);
 	error = qp->build_error;
-	if (!error && qp->build_next != queue_ring_next(&qp->sq))
-		post_send_publish(qp, qp->build_next);
+	if (!error)
+		post_send_start(qp, qp->build_next);
 	if (error)
 		cause_of_build(qp, error);
 	pthread_mutex_unlock(&qp->sq.lock);

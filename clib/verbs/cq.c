@@ -7,6 +7,7 @@
 
 #include "ctl.h"
 #include "ctx.h"
+#include "direct.h"
 #include "domain.h"
 #include "queue.h"
 
@@ -133,7 +134,10 @@ static struct rnic_cq *cq_create(struct ibv_context *context,
 	cq->ex.channel = attr->channel;
 	cq->ex.cq_context = attr->cq_context;
 	cq->unlocked = req.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	cq->stamped = attr->wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+					IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK);
 	pthread_mutex_init(&cq->lock, NULL);
+	pthread_mutex_init(&cq->direct.lock, NULL);
 	pthread_mutex_init(&cq->ex.mutex, NULL);
 	pthread_cond_init(&cq->ex.cond, NULL);
 	error = cq_request(ctx, cq, &req);
@@ -225,6 +229,8 @@ VERBS_API int ibv_destroy_cq(struct ibv_cq *ibcq)
 		munmap(cq->slots, cq->slots_bytes);
 	munmap(cq->map, cq->map_bytes);
 	pthread_mutex_destroy(&cq->lock);
+	pthread_mutex_destroy(&cq->direct.lock);
+	free(cq->direct.entries);
 	free(cq);
 	return 0;
 }
@@ -272,7 +278,11 @@ VERBS_API int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 	if (cqe < 1)
 		return rnic_fail(EINVAL);
 	cq_lock(cq);
-	error = cq_resize(cq, &req);
+	pthread_mutex_lock(&cq->direct.lock);
+	error = direct_list_fits(cq, (uint32_t)cqe) ? cq_resize(cq, &req) : EINVAL;
+	if (!error)
+		direct_list_resize(cq);
+	pthread_mutex_unlock(&cq->direct.lock);
 	cq_unlock(cq);
 	return error ? rnic_fail(error) : 0;
 }

@@ -10,6 +10,7 @@
 
 #include "ctl.h"
 #include "device.h"
+#include "direct.h"
 #include "domain.h"
 #include "mem.h"
 #include "mr.h"
@@ -201,6 +202,7 @@ static void ctx_fill(struct rnic_context *ctx)
 	context->ops.post_srq_recv = post_srq_recv;
 	pthread_mutex_init(&context->mutex, NULL);
 	pthread_mutex_init(&ctx->objects_lock, NULL);
+	pthread_mutex_init(&ctx->direct.lock, NULL);
 }
 
 /* Opens the device on the connection and maps the pages that the NIC hands over. */
@@ -273,6 +275,7 @@ static void ctx_free(struct rnic_context *ctx)
 		close(ctx->vctx.context.async_fd);
 	if (ctx->imported_fd >= 0)
 		close(ctx->imported_fd);
+	direct_close(ctx);
 	ctl_conn_close(&ctx->ctl);
 	device_drop(ctx->device);
 	free(ctx);

@@ -8,6 +8,7 @@
 
 #include "attr.h"
 #include "ctl.h"
+#include "direct.h"
 
 /* Linux 5.14; older kernels refuse them. */
 #ifndef MADV_POPULATE_READ
@@ -69,6 +70,13 @@ static struct rnic_mr *mr_new(struct ibv_pd *pd, enum mr_kind kind)
 	return mr;
 }
 
+/* Reports a region whose addresses in work requests are those of this process. */
+static bool mr_is_plain(const struct rnic_mr *mr)
+{
+	return mr->kind == MR_MEMORY && mr->has_own_addresses &&
+	       !(mr->access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_ZERO_BASED));
+}
+
 static struct ibv_mr *mr_finish(struct rnic_mr *mr, int error)
 {
 	if (!error)
@@ -106,6 +114,9 @@ VERBS_API struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t 
 		if (error)
 			mem_plan_release(mr->plan);
 	}
+	mr->has_own_addresses = iova == (uintptr_t)addr;
+	if (!error && mr_is_plain(mr))
+		direct_local_add(mr);
 	return mr_finish(mr, error);
 }
 
@@ -214,16 +225,22 @@ VERBS_API int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, vo
 		req.access = (unsigned int)access & ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE;
 	if (flags & IBV_REREG_MR_CHANGE_PD)
 		req.pd = pd->handle;
+	direct_local_remove(mr);
 	error = mr_change(mr, &req, flags & anew ? next : NULL);
+	if (!error) {
+		mr->access = req.access;
+		mr->has_own_addresses |= (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+		ibmr->addr = (void *)(uintptr_t)req.addr;
+		ibmr->length = req.length;
+		if (flags & IBV_REREG_MR_CHANGE_PD)
+			ibmr->pd = pd;
+	}
+	if (mr_is_plain(mr))
+		direct_local_add(mr);
 	if (error) {
 		errno = error;
 		return IBV_REREG_MR_ERR_CMD;
 	}
-	mr->access = req.access;
-	ibmr->addr = (void *)(uintptr_t)req.addr;
-	ibmr->length = req.length;
-	if (flags & IBV_REREG_MR_CHANGE_PD)
-		ibmr->pd = pd;
 	return 0;
 }
 
@@ -281,10 +298,15 @@ VERBS_API int ibv_dereg_mr(struct ibv_mr *ibmr)
 	struct rnic_mr *mr = mr_of(ibmr);
 	struct ctl_conn *conn = &ctx_of(ibmr->context)->ctl;
 	struct rnic_handle_msg req = {.handle = ibmr->handle};
-	int error = ctl_conn_ask(conn, RNIC_OP_DEREG_MR, &req, sizeof(req));
+	int error;
 
-	if (error && !ctl_conn_known_dead(conn))
+	direct_local_remove(mr);
+	error = ctl_conn_ask(conn, RNIC_OP_DEREG_MR, &req, sizeof(req));
+	if (error && !ctl_conn_known_dead(conn)) {
+		if (mr_is_plain(mr))
+			direct_local_add(mr);
 		return rnic_fail(error);
+	}
 	if (mr->plan)
 		mem_plan_release(mr->plan);
 	free(mr);

@@ -11,6 +11,7 @@ struct rnic_mr {
 	struct ibv_mr base;
 	enum mr_kind kind;
 	unsigned int access;
+	bool has_own_addresses; /* work requests name the memory as this process does */
 	/* One is in use; the other is made while the region is registered again. */
 	struct mem_plan plans[2];
 	struct mem_plan *plan; /* NULL where no memory of the application is behind it */

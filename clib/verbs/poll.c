@@ -7,6 +7,7 @@
 #include "ctl.h"
 #include "ctx.h"
 #include "poll_rest.h"
+#include "poll_walk.h"
 #include "queue.h"
 
 /*
@@ -14,28 +15,6 @@
  * one yields; now and then one looks whether there still is a NIC.
  */
 enum { POLL_YIELD_AFTER = 100, POLL_CHECK_EVERY = 1000 };
-
-static struct rnic_cqe *poll_slot(const struct rnic_cq *cq, uint32_t index)
-{
-	return (struct rnic_cqe *)(void *)cq->slots + (index & cq->mask);
-}
-
-static uint32_t poll_producer(const struct rnic_cq *cq)
-{
-	/* Acquire orders the reads of the entries after the index that covers them. */
-	return atomic_load_explicit(queue_word(cq->map, RNIC_OFF_CQ_PRODUCER),
-				    memory_order_acquire);
-}
-
-/* Gives entries back; release orders our reads of them before. */
-static void poll_release(struct rnic_cq *cq, uint32_t consumer)
-{
-	if (consumer == cq->consumer)
-		return;
-	cq->consumer = consumer;
-	atomic_store_explicit(queue_word(cq->map, RNIC_OFF_CQ_CONSUMER), consumer,
-			      memory_order_release);
-}
 
 /* Returns 0 for "nothing yet", or the reason why nothing will come. */
 static int poll_empty(struct rnic_cq *cq)
@@ -120,13 +99,13 @@ static void poll_grant(const struct poll_credit *credit)
 		return;
 	polled = atomic_load_explicit(&ring->polled, memory_order_relaxed);
 	/* Release orders our reads of the CQ, and that it has room, before. */
-	if (credit->index - polled <= queue_ring_next(ring) - polled)
+	if (credit->index - polled <= queue_ring_posted(ring) - polled)
 		atomic_store_explicit(&ring->polled, credit->index, memory_order_release);
 }
 
-/* Counts a completion, which is at index at. */
+/* Counts a completion; all before the place at have been polled. */
 static void poll_credit(struct rnic_cq *cq, struct poll_credit *credit,
-			const struct rnic_cqe *cqe, uint32_t at)
+			const struct rnic_cqe *cqe, const struct poll_place *at)
 {
 	const bool receives = cqe->opcode & IBV_WC_RECV;
 	struct queue_ring *ring = credit->ring;
@@ -143,7 +122,7 @@ static void poll_credit(struct rnic_cq *cq, struct poll_credit *credit,
 		credit->index = atomic_load_explicit(&ring->polled, memory_order_relaxed);
 	}
 	/* Every receive of a QP's own queue completes with an entry; of sends not all do. */
-	credit->index = receives ? credit->index + 1 : cqe->sq_index;
+	credit->index = receives ? credit->index + 1 : poll_sends_done(ring, cqe);
 }
 
 static void poll_fill(struct ibv_wc *wc, const struct rnic_cqe *cqe)
@@ -167,22 +146,23 @@ int cq_poll(struct ibv_cq *ibcq, int max, struct ibv_wc *wc)
 {
 	struct rnic_cq *cq = cq_of(ibcq);
 	struct poll_credit credit = {NULL, 0};
-	uint32_t at, producer;
+	struct poll_walk walk;
 	int found = 0, error = 0;
 
 	cq_lock(cq);
-	producer = poll_producer(cq);
-	for (at = cq->consumer; at != producer && found < max; at++) {
-		const struct rnic_cqe *cqe = poll_slot(cq, at);
+	walk = poll_walk_begin(cq);
+	while (found < max) {
+		const struct poll_place at = walk.at;
+		const struct rnic_cqe *cqe = poll_walk_next(cq, &walk);
 
-		if (cqe->opcode == RNIC_CQE_SKIP)
-			continue;
+		if (!cqe)
+			break;
 		poll_fill(&wc[found++], cqe);
-		poll_credit(cq, &credit, cqe, at);
+		poll_credit(cq, &credit, cqe, &at);
 		if (cqe->status)
 			cause_of_completion(cqe, credit.ring);
 	}
-	poll_release(cq, at);
+	poll_release(cq, &walk.at);
 	poll_grant(&credit);
 	if (found)
 		cq->empty_polls = 0;
@@ -208,10 +188,18 @@ void cq_cancel(struct rnic_cq *cq, uint32_t qpn)
 		if (cqe->qp_num == qpn)
 			cqe->opcode = RNIC_CQE_SKIP;
 	}
+	pthread_mutex_lock(&cq->direct.lock);
+	for (uint32_t at = atomic_load(&cq->direct.head); at != direct_list_tail(cq); at++) {
+		struct rnic_cqe *cqe = direct_list_entry(cq, at);
+
+		if (cqe->qp_num == qpn)
+			cqe->opcode = RNIC_CQE_SKIP;
+	}
+	pthread_mutex_unlock(&cq->direct.lock);
 	for (struct queue_ring *ring = atomic_load(poll_bucket(cq, qpn)); ring;
 	     ring = atomic_load(&ring->next)) {
 		if (ring->qpn == qpn)
-			atomic_store(&ring->polled, queue_ring_next(ring));
+			atomic_store(&ring->polled, queue_ring_posted(ring));
 	}
 	cq_unlock(cq);
 }
@@ -227,10 +215,13 @@ int cq_arm(struct ibv_cq *ibcq, int solicited_only)
 	 * either the NIC sees the arm, or the application's poll after this sees the entry. An arm
 	 * for any completion is not weakened to one for solicited ones.
 	 */
+	/* What is done without the NIC sends no event: it is added before this, or goes to the NIC. */
+	pthread_mutex_lock(&cq->direct.lock);
 	if (solicited_only)
 		atomic_compare_exchange_strong(arm, &none, RNIC_ARM_SOLICITED);
 	else
 		atomic_store(arm, RNIC_ARM_NEXT);
+	pthread_mutex_unlock(&cq->direct.lock);
 	return 0;
 }
 
@@ -241,23 +232,31 @@ static void poll_ex_grant(struct rnic_cq *cq)
 
 	if (!cq->holding)
 		return;
-	poll_credit(cq, &credit, &cq->current, cq->consumer);
+	poll_credit(cq, &credit, &cq->current, NULL);
 	poll_grant(&credit);
 }
 
 /* Moves to the next entry that counts and copies it. Returns 0, or ENOENT at the end. */
-static int poll_ex_take(struct rnic_cq *cq, uint32_t at)
+static int poll_ex_take(struct rnic_cq *cq)
 {
-	uint32_t producer = poll_producer(cq);
+	struct poll_walk walk = poll_walk_begin(cq);
+	struct poll_place before;
+	const struct rnic_cqe *cqe;
 
-	while (at != producer && poll_slot(cq, at)->opcode == RNIC_CQE_SKIP)
-		at++;
-	poll_release(cq, at);
-	poll_ex_grant(cq);
-	cq->holding = at != producer;
-	if (!cq->holding)
+	if (cq->holding)
+		walk.at = cq->held;
+	before = walk.at;
+	cqe = poll_walk_next(cq, &walk);
+	/* After the last entry the application may still read it: end_poll gives it back. */
+	if (!cqe && cq->holding)
 		return ENOENT;
-	cq->current = *poll_slot(cq, at);
+	poll_release(cq, cqe ? &before : &walk.at);
+	poll_ex_grant(cq);
+	cq->holding = cqe != NULL;
+	if (!cqe)
+		return ENOENT;
+	cq->held = walk.at;
+	cq->current = *cqe;
 	cq->ex.wr_id = cq->current.wr_id;
 	cq->ex.status = (enum ibv_wc_status)cq->current.status;
 	if (cq->current.status)
@@ -273,7 +272,7 @@ static int poll_ex_start(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 	if (attr && attr->comp_mask)
 		return EINVAL;
 	cq_lock(cq);
-	error = poll_ex_take(cq, cq->consumer);
+	error = poll_ex_take(cq);
 	if (!error) {
 		cq->empty_polls = 0;
 		cq->wall_sampled = false;
@@ -288,10 +287,7 @@ static int poll_ex_next(struct ibv_cq_ex *ex)
 {
 	struct rnic_cq *cq = cq_of_ex(ex);
 
-	/* After the last entry the application may still read it: end_poll gives it back. */
-	if (!cq->holding || cq->consumer + 1 == poll_producer(cq))
-		return ENOENT;
-	return poll_ex_take(cq, cq->consumer + 1);
+	return cq->holding ? poll_ex_take(cq) : ENOENT;
 }
 
 static void poll_ex_end(struct ibv_cq_ex *ex)
@@ -299,7 +295,7 @@ static void poll_ex_end(struct ibv_cq_ex *ex)
 	struct rnic_cq *cq = cq_of_ex(ex);
 
 	if (cq->holding)
-		poll_release(cq, cq->consumer + 1);
+		poll_release(cq, &cq->held);
 	poll_ex_grant(cq);
 	cq->holding = false;
 	cq_unlock(cq);

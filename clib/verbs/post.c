@@ -5,6 +5,7 @@
 #include "cause.h"
 #include "ctl.h"
 #include "ctx.h"
+#include "direct.h"
 #include "mr.h"
 #include "queue.h"
 
@@ -73,10 +74,26 @@ int post_ring_check(struct rnic_context *ctx, struct queue_ring *ring, uint32_t 
 	return ctl_conn_is_dead(&ctx->ctl) ? EIO : ENOMEM;
 }
 
-void post_send_publish(struct rnic_qp *qp, uint32_t next)
+/* Shows the work requests from first up to next to the NIC. */
+static void post_send_publish(struct rnic_qp *qp, uint32_t first, uint32_t next)
 {
+	const uint32_t direct = atomic_load_explicit(&qp->sq.direct, memory_order_relaxed);
+
+	/* Their completions come with indices of the ring; see poll_sends_done. */
+	for (uint32_t at = first; direct && at != next; at++)
+		((struct rnic_send_wqe *)(void *)queue_ring_slot(&qp->sq, at))->ah = direct;
 	queue_ring_publish(&qp->sq, next);
 	queue_ring_doorbell(ctx_of(qp->base.context), qp->doorbell_slot);
+}
+
+void post_send_start(struct rnic_qp *qp, uint32_t next)
+{
+	const uint32_t first = queue_ring_next(&qp->sq);
+
+	if (first == next || direct_run(qp, first, next))
+		return;
+	post_send_publish(qp, first, next);
+	direct_learn(qp);
 }
 
 static int post_wqe_inline(const struct rnic_qp *qp, struct rnic_send_wqe *wqe,
@@ -226,11 +243,11 @@ static int post_send_list(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ib
 {
 	struct rnic_qp *qp = qp_of(ibqp);
 	struct rnic_context *ctx = ctx_of(ibqp->context);
-	uint32_t first, next;
+	uint32_t next;
 	int error;
 
 	pthread_mutex_lock(&qp->sq.lock);
-	first = next = queue_ring_next(&qp->sq);
+	next = queue_ring_next(&qp->sq);
 	error = post_send_check(qp);
 	for (; wr && !error; wr = wr->next) {
 		error = post_ring_check(ctx, &qp->sq, next);
@@ -241,8 +258,7 @@ static int post_send_list(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ib
 			break;
 		next++;
 	}
-	if (next != first)
-		post_send_publish(qp, next);
+	post_send_start(qp, next);
 	if (error)
 		cause_of_send(qp, wr, error);
 	pthread_mutex_unlock(&qp->sq.lock);

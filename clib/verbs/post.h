@@ -14,8 +14,8 @@ int post_send_check(struct rnic_qp *qp);
 /* Returns 0 when index next is free, ENOMEM when the ring is full, EIO when the NIC is gone. */
 int post_ring_check(struct rnic_context *ctx, struct queue_ring *ring, uint32_t next);
 
-/* Publishes sends up to next and rings. */
-void post_send_publish(struct rnic_qp *qp, uint32_t next);
+/* Does the sends that are in their slots up to next, or shows them to the NIC. */
+void post_send_start(struct rnic_qp *qp, uint32_t next);
 
 /* Posts the bind of a window of type 1. */
 int post_bind(struct ibv_qp *ibqp, struct ibv_send_wr *wr);

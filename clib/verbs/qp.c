@@ -7,6 +7,7 @@
 #include "cq.h"
 #include "ctl.h"
 #include "ctx.h"
+#include "direct.h"
 #include "domain.h"
 #include "log.h"
 #include "post.h"
@@ -333,8 +334,10 @@ VERBS_API int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int m
 	}
 	ibqp->state = (enum ibv_qp_state)rsp.attr.state;
 	/* The NIC writes nothing more for this QP, so what is left can be cancelled. */
-	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET)
+	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
 		qp_cancel(qp);
+		direct_forget(qp);
+	}
 	return 0;
 }
 
@@ -366,6 +369,7 @@ VERBS_API int ibv_destroy_qp(struct ibv_qp *ibqp)
 	if (error && !ctl_conn_known_dead(&ctx->ctl))
 		return rnic_fail(error);
 	qp_cancel(qp);
+	direct_forget(qp);
 	qp_leave(qp);
 	qp_count_users(qp, -1);
 	ctx_object_remove(ctx, &qp->object);

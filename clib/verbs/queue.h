@@ -40,9 +40,17 @@ static inline uint32_t queue_ring_next(const struct queue_ring *ring)
 	return atomic_load_explicit(ring->producer, memory_order_relaxed);
 }
 
+/* Returns how many work requests were posted in all, those that have no slot among them. */
+static inline uint32_t queue_ring_posted(const struct queue_ring *ring)
+{
+	return queue_ring_next(ring) +
+	       atomic_load_explicit(&ring->direct, memory_order_relaxed);
+}
+
 /* Reports whether a slot is free at index next, which is the producer's or beyond. */
 static inline bool queue_ring_has_room(struct queue_ring *ring, uint32_t next)
 {
+	next += atomic_load_explicit(&ring->direct, memory_order_relaxed);
 	if (next - ring->seen < ring->entries)
 		return true;
 	/*

@@ -46,6 +46,29 @@ struct rnic_device {
 	struct rnic_device *next;
 };
 
+/* A region of this process that work requests name as it is; see direct_local_add. */
+struct direct_local {
+	atomic_uint version; /* odd while the rest changes */
+	_Atomic uint32_t lkey;
+	_Atomic uint32_t pd;
+	_Atomic uint32_t access;
+	_Atomic uint64_t addr;
+	_Atomic uint64_t length;
+};
+
+#define DIRECT_LOCALS 256
+
+struct direct_map;
+
+/* What a context's queue pairs share on the direct path (direct.c). */
+struct direct_context {
+	pthread_mutex_t lock; /* guards what follows, except that locals are read without */
+	const _Atomic uint64_t *tickets; /* NULL until there is one; then it stays */
+	struct direct_map *maps;
+	uint32_t num_maps;
+	struct direct_local locals[DIRECT_LOCALS];
+};
+
 enum ctx_kind { CTX_CQ = 1, CTX_QP, CTX_SRQ };
 
 /* What events can name: a CQ, QP or SRQ by its handle. */
@@ -74,6 +97,7 @@ struct rnic_context {
 	pthread_mutex_t objects_lock;
 	struct ctx_object *objects[CTX_BUCKETS];
 	struct rnic_channel *channels; /* guarded by objects_lock */
+	struct direct_context direct;
 	struct rnic_context *next_open;
 };
 
@@ -88,6 +112,25 @@ struct rnic_channel {
 
 struct queue_ring;
 struct rnic_pd;
+
+/*
+ * Completions of what the library did itself, since nobody but the NIC writes into the queue it
+ * shares. Entries lie between head and tail, which run freely; the lock is for who adds, for who
+ * arms the CQ, and for who makes another array.
+ */
+struct direct_list {
+	pthread_mutex_t lock;
+	struct rnic_cqe *entries; /* NULL until the first comes */
+	uint32_t mask;
+	_Atomic uint32_t head; /* written under the CQ's lock */
+	_Atomic uint32_t tail;
+};
+
+/* How far a poll has come in the shared queue and in the library's own list. */
+struct poll_place {
+	uint32_t ring;
+	uint32_t own;
+};
 
 struct rnic_cq {
 	struct ibv_cq_ex ex; /* struct ibv_cq is its beginning */
@@ -107,8 +150,11 @@ struct rnic_cq {
 	uint64_t empty_since; /* see poll_rest */
 	/* The rings whose completions come here; see cq_join. */
 	struct queue_ring *_Atomic rings[CQ_BUCKETS];
-	/* Of the extended polling interface: the entry at consumer, while it is being read. */
+	struct direct_list direct;
+	bool stamped; /* completions tell their time */
+	/* Of the extended polling interface: an entry that is being read, and what comes after it. */
 	bool holding;
+	struct poll_place held;
 	struct rnic_cqe current;
 	/* What the wall clock is ahead of the NIC's, and how wrong that may be; see poll_sample. */
 	uint64_t wall_ahead;
@@ -129,8 +175,13 @@ struct queue_ring {
 	 */
 	_Atomic uint32_t *consumer;
 	uint32_t seen; /* last consumer index that was read */
-	_Atomic uint32_t polled; /* written under the CQ's lock */
+	/*
+	 * Of a QP's rings, written under the CQ's lock. Of a send queue it counts, as seen then does,
+	 * what the library did itself as well: indices of the ring and direct together.
+	 */
+	_Atomic uint32_t polled;
 	_Atomic uint32_t *taken; /* the NIC's word, of a QP's ring: what it has done with */
+	_Atomic uint32_t direct; /* work requests done without the NIC; they have no slot */
 	/* In the CQ's table. */
 	struct queue_ring *_Atomic next;
 	uint32_t qpn;
@@ -138,6 +189,19 @@ struct queue_ring {
 	uint32_t entries;
 	uint32_t stride;
 	uint32_t max_sge;
+};
+
+struct direct_key;
+
+/* A queue pair's part in the direct path, guarded by sq.lock. */
+struct direct_qp {
+	struct direct_key *keys; /* NULL until one is used */
+	struct direct_key *ask;  /* used often enough that its memory should be mapped */
+	uint64_t ask_addr;
+	uint64_t ask_length;
+	uint64_t ops;
+	uint64_t sent;
+	uint64_t received;
 };
 
 struct rnic_qp {
@@ -163,6 +227,7 @@ struct rnic_qp {
 	bool has_builder; /* made with send_ops_flags */
 	bool is_shared;   /* a further handle of somebody's XRC QP: without memory */
 	struct ibv_qp_init_attr init;
+	struct direct_qp direct;
 	/* The work request builder, guarded by sq.lock from wr_start to wr_complete. */
 	uint32_t build_next;
 	int build_error;

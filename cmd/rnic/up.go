@@ -35,6 +35,7 @@ type upOptions struct {
 	group      string
 	layout     string
 	limit      string
+	direct     string
 	localOnly  bool
 	metrics    string // of rnic up only
 }
@@ -42,7 +43,7 @@ type upOptions struct {
 // nicFlags are the flags that describe a NIC; --socket says which.
 var nicFlags = []string{
 	"device", "address", "interface", "fault", "log-level", "log-format", "group", "layout",
-	"limit", "local-only",
+	"limit", "direct", "local-only",
 }
 
 func (o *upOptions) register(c *cobra.Command) {
@@ -68,6 +69,10 @@ func (o *upOptions) register(c *cobra.Command) {
 	f.StringVar(&o.limit, "limit", "",
 		"what one program may have, such as `qps=100,mrs=5000`; also pds, cqs, srqs, ahs, mws,\n"+
 			"channels, xrcds, event-channels, cm-ids, and in bytes queue-memory, device-memory")
+	f.StringVar(&o.direct, "direct", os.Getenv(ctl.DirectEnv),
+		"`whether` the libraries of two programs of one user may carry out one-sided operations\n"+
+			"themselves: on, off, or auto, which is on unless the system keeps such programs apart\n"+
+			"(default: $RNIC_DIRECT, else auto)")
 	f.BoolVar(&o.localOnly, "local-only", false,
 		"serve programs of this host only, without UDP port 4791")
 }
@@ -96,6 +101,9 @@ func (o *upOptions) check() error {
 	if _, err := limits.ParseClient(o.limit); err != nil {
 		return fmt.Errorf("--limit: %w", err)
 	}
+	if err := daemon.CheckDirect(o.direct); err != nil {
+		return fmt.Errorf("--direct: %w", err)
+	}
 	if err := daemon.CheckLayout(o.layout); err != nil {
 		return fmt.Errorf("--layout: %w", err)
 	}
@@ -112,7 +120,7 @@ func (o *upOptions) backgroundArgs() []string {
 		"up", "--report-fd=3", "--idle-exit=" + idleExit.String(),
 		"--fault=" + o.fault, "--log-level=" + o.logLevel, "--log-format=" + o.logFormat,
 		"--group=" + o.group, "--layout=" + o.layout, "--limit=" + o.limit,
-		"--local-only=" + strconv.FormatBool(o.localOnly),
+		"--direct=" + o.direct, "--local-only=" + strconv.FormatBool(o.localOnly),
 	}
 	for _, d := range o.devices {
 		args = append(args, "--device="+d)
@@ -185,7 +193,7 @@ func (o *upOptions) config(log io.Writer) (daemon.Config, error) {
 	c := daemon.Config{
 		SocketPath: os.Getenv(ctl.SocketEnv), Group: o.group,
 		Devices: o.devices, Version: versionText(), Interfaces: o.interfaces,
-		Layout: o.layout, NoNetwork: o.localOnly, Fault: o.fault, Limits: o.limit,
+		Layout: o.layout, NoNetwork: o.localOnly, Fault: o.fault, Limits: o.limit, Direct: o.direct,
 		IdleExit: o.idleExit, Logger: logger,
 	}
 	for _, text := range o.addresses {

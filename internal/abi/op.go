@@ -27,7 +27,7 @@ var opNames = map[Op]string{
 	OpDetachMulticast: "DETACH_MULTICAST", OpResizeCQ: "RESIZE_CQ", OpModifyCQ: "MODIFY_CQ",
 	OpOpenXRCD: "OPEN_XRCD", OpCloseXRCD: "CLOSE_XRCD", OpOpenQP: "OPEN_QP",
 	OpImportContext: "IMPORT_CONTEXT", OpImportPD: "IMPORT_PD", OpImportMR: "IMPORT_MR",
-	OpImportDM: "IMPORT_DM", OpResizeSRQ: "RESIZE_SRQ",
+	OpImportDM: "IMPORT_DM", OpResizeSRQ: "RESIZE_SRQ", OpMapRemote: "MAP_REMOTE",
 }
 
 func (o Op) String() string {

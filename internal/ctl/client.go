@@ -240,6 +240,9 @@ func CallFDs[Rsp any](c *Client, op abi.Op, body []byte, n int) (rsp Rsp, got []
 // Hello opens the conversation. lane is the descriptor of the lane page.
 func (c *Client) Hello(program string) (rsp abi.HelloRsp, lane int, err error) {
 	req := abi.HelloReq{Magic: abi.Magic, Version: abi.Version, PID: uint32(os.Getpid())}
+	if os.Getenv(DirectEnv) == "off" {
+		req.Flags = abi.HelloKeepsOut
+	}
 	copy(req.Name[:len(req.Name)-1], program)
 	rsp, fds, err := CallFDs[abi.HelloRsp](c, abi.OpHello, Bytes(&req), 1)
 	if err != nil {

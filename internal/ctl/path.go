@@ -14,6 +14,10 @@ import (
 // SocketEnv is the environment variable that overrides the default socket path.
 const SocketEnv = "RNIC_SOCKET"
 
+// DirectEnv is the environment variable that, when it says off, keeps a program out of the direct
+// path (ADR 0026), or a NIC from offering it.
+const DirectEnv = "RNIC_DIRECT"
+
 // ErrUnsafeDir is wrapped when the directory of the default socket is not safely ours: somebody
 // else could have put a NIC of his own there.
 var ErrUnsafeDir = errors.New("the socket's directory is not a private one of this user")

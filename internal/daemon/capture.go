@@ -45,13 +45,14 @@ func (s *session) startCapture(m *ctl.Message) (reply, *rdma.Refusal) {
 		Bytes: int(req.BufferBytes),
 	})
 	refusal := rdma.Refuse(unix.EIO, "the NIC is shutting down")
-	l.do(func(clock.Time) {
+	l.doRevoking(func(clock.Time) {
 		if l.taps.Len() >= limits.MaxCaptures {
 			refusal = rdma.Refuse(unix.EBUSY, fmt.Sprintf("%d captures run already", l.taps.Len()))
 			return
 		}
 		refusal = nil
 		l.taps.Add(c)
+		l.holdDirect(true)
 	})
 	if refusal != nil {
 		c.Close()

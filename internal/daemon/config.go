@@ -46,6 +46,8 @@ type Config struct {
 	Wire *Wire
 	// Fault disturbs packets on purpose, also those that stay on this NIC (faulty.Parse).
 	Fault string
+	// Direct is DirectAuto, DirectOn or DirectOff; empty is DirectAuto.
+	Direct string
 	// Limits bounds what each program may have (limits.ParseClient); empty is the default.
 	Limits string
 
@@ -95,6 +97,9 @@ func (c Config) withDefaults() (Config, faulty.Profile, error) {
 	if c.Group != "" && c.SocketPath == "" && !c.Embedded {
 		return c, faulty.Profile{}, fmt.Errorf("daemon: group %s cannot reach the default socket,"+
 			" which is in a private directory: choose a socket path", c.Group)
+	}
+	if err := CheckDirect(c.Direct); err != nil {
+		return c, faulty.Profile{}, err
 	}
 	if _, err := limits.ParseClient(c.Limits); err != nil {
 		return c, faulty.Profile{}, fmt.Errorf("daemon: %w", err)

@@ -147,7 +147,7 @@ func (d *Daemon) assemble() error {
 		Secret: binary.NativeEndian.Uint64(secret[:]), LocalSegment: d.localSegment(),
 		NoPackets: d.withoutPackets, UnreliableRate: unreliableRate(wire), Client: d.cfg.client(),
 		HoldCompletions: d.profile.Completions,
-	}, d.cfg.Spin)
+	}, laneConfig{d.cfg.Spin, d.goesDirect()})
 	if err != nil {
 		if wire != nil {
 			_ = wire.Close()

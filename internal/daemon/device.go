@@ -136,7 +136,7 @@ func (s *session) openContext(now clock.Time, p *contextParts, device int) (
 	}
 	context, refusal := l.nic.OpenContext(now, nic.ContextConfig{
 		Device: device, Name: s.name, PID: uint32(s.peer.PID), UID: s.peer.UID, Space: space,
-		Doorbells: p.bells.Bytes(), Owner: s,
+		Doorbells: p.bells.Bytes(), Owner: s, KeepsOut: s.keepsOut,
 	})
 	if refusal != nil {
 		l.dropWatch(p.kick)

@@ -22,7 +22,7 @@ func newTestLane(t *testing.T) *lane {
 	t.Helper()
 	l, err := newLane(nic.Config{
 		Devices: []nic.DeviceConfig{{Name: "rnic0"}}, NodeGUID: 1,
-	}, time.Microsecond)
+	}, laneConfig{spin: time.Microsecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -87,6 +87,9 @@ type lane struct {
 	watches map[int32]watch
 	wakeBuf [8]byte
 
+	// tickets is nil where no program goes direct, held while a capture keeps them from it.
+	tickets  *shm.Memory
+	held     bool
 	page     *shm.Memory
 	sleeping *atomic.Uint32 // in page; read by applications
 
@@ -111,12 +114,18 @@ type task struct {
 	garbage []*shm.Memory // unmapped by who asked, which may take long
 }
 
-func newLane(cfg nic.Config, spin time.Duration) (*lane, error) {
+// laneConfig is what a lane needs beside the NIC's own configuration.
+type laneConfig struct {
+	spin   time.Duration
+	direct bool // programs may go direct
+}
+
+func newLane(cfg nic.Config, own laneConfig) (*lane, error) {
 	// Read before the lane's own origin, so that no completion is stamped later than the clock that
 	// an application reads after it.
 	origin := monotonic()
 	l := &lane{
-		sessions: map[*session]struct{}{}, origin: time.Now(), spin: clock.Time(spin),
+		sessions: map[*session]struct{}{}, origin: time.Now(), spin: clock.Time(own.spin),
 		in:     make([]netio.Datagram, datagramBatch),
 		events: make([]unix.EpollEvent, eventsPerWait), watches: map[int32]watch{},
 		epoll: -1, wake: -1, stopped: make(chan struct{}), notices: map[netio.Port][]string{},
@@ -137,6 +146,9 @@ func newLane(cfg nic.Config, spin time.Duration) (*lane, error) {
 		return nil, fmt.Errorf("daemon: make an epoll set: %w", err)
 	}
 	l.openStreams(&cfg)
+	if l.openTickets(own.direct); l.tickets != nil {
+		cfg.Tickets = l.tickets.Bytes()
+	}
 	l.nic = nic.New(cfg)
 	if l.streams != nil {
 		l.streams.Serve(l.nic)
@@ -178,6 +190,9 @@ func (l *lane) release() {
 		}
 	}
 	l.page.Release()
+	if l.tickets != nil {
+		l.tickets.Release()
+	}
 }
 
 // do lets the lane run f and waits for it. It reports false when the lane has ended; then f did
@@ -324,6 +339,9 @@ func (l *lane) runTask(t *task) {
 // turn does a bounded piece of everything and reports whether there was anything to do.
 func (l *lane) turn(now clock.Time) bool {
 	l.stats.turns++
+	if l.held && !l.taps.IsOn() {
+		l.holdDirect(false)
+	}
 	worked := l.receive(now)
 	if l.hasStreams() && l.streams.Receive(now) {
 		worked = true

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/mem"
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/shm"
@@ -79,6 +81,7 @@ type foreignMap struct {
 	*shm.Memory
 	key   foreignKey
 	users int
+	fd    int // for who may map the memory himself (ADR 0026), or −1
 }
 
 type foreignKey struct {
@@ -120,7 +123,7 @@ func (f *foreignMaps) get(file *shm.Foreign, writable bool) *foreignMap {
 		return nil
 	}
 	f.bytes += bytes
-	m = &foreignMap{Memory: mapped, key: key, users: 1}
+	m = &foreignMap{Memory: mapped, key: key, users: 1, fd: -1}
 	f.byKey[key] = m
 	return m
 }
@@ -138,6 +141,9 @@ func (f *foreignMaps) put(maps []*foreignMap) {
 		f.bytes -= int64(len(m.Bytes()))
 		f.budget.give(int64(len(m.Bytes())))
 		m.Release()
+		if m.fd >= 0 {
+			_ = unix.Close(m.fd)
+		}
 	}
 }
 
@@ -183,14 +189,19 @@ func (l *lane) survive(x any) {
 	}
 	for s := range l.sessions {
 		if s.holds(fault.Addr()) {
-			l.stats.evicted++
-			s.evicted = true
-			s.hangUp(errFault.Error())
-			s.closeContext(l.now())
+			l.evict(s, errFault)
 			return
 		}
 	}
 	panic(x)
+}
+
+// evict takes the device away from a session. Lane.
+func (l *lane) evict(s *session, why error) {
+	l.stats.evicted++
+	s.evicted = why
+	s.hangUp(why.Error())
+	s.closeContext(l.now())
 }
 
 // segmentsOf is kept per region for holds; only mapped ones matter.

@@ -23,56 +23,68 @@ func (s *session) regMR(m *ctl.Message) (reply, *rdma.Refusal) {
 	if !ok || !whole || uint32(len(list)) != req.NumSegments {
 		return reply{}, badBody(m)
 	}
-	segs, maps, refusal := s.prepare(list, m.FDs, rdma.Access(req.Access))
+	p, refusal := s.prepare(list, m.FDs, rdma.Access(req.Access))
 	if refusal != nil {
 		return reply{}, refusal
 	}
 	var rsp abi.RegMRRsp
 	r := s.do(func(clock.Time) {
-		if rsp, refusal = s.context.RegMR(&req, segs); refusal == nil {
-			s.mapped[rsp.Handle] = segmentsOf(segs)
+		if rsp, refusal = s.context.RegMR(&req, p.segs); refusal == nil {
+			s.note(rsp.Handle, &p)
 		}
 	})
 	if r == nil {
 		r = refusal
 	}
 	if r != nil {
-		s.maps.put(maps)
+		s.maps.put(p.maps)
 		return reply{}, r
 	}
-	s.maps.byMR[rsp.Handle] = maps
+	s.maps.byMR[rsp.Handle] = p.maps
 	return reply{body: ctl.Bytes(&rsp)}, nil
+}
+
+// prepared is the memory of a region as the NIC can use it.
+type prepared struct {
+	segs  []mem.Segment
+	maps  []*foreignMap // of the mapped ones, in order
+	files []segmentFile
+}
+
+// note keeps what the lane has to know of a region. Lane.
+func (s *session) note(handle uint32, p *prepared) {
+	s.mapped[handle], s.files[handle] = segmentsOf(p.segs), p.files
 }
 
 // prepare turns the segments of a request into memory that the NIC can use. On refusal nothing
 // stays mapped.
 func (s *session) prepare(list []abi.Segment, fds []int, access rdma.Access) (
-	[]mem.Segment, []*foreignMap, *rdma.Refusal,
+	p prepared, refusal *rdma.Refusal,
 ) {
 	if len(list) > limits.MaxMRSegments {
-		return nil, nil, rdma.Refuse(unix.EINVAL,
+		return p, rdma.Refuse(unix.EINVAL,
 			fmt.Sprintf("%d segments; at most %d", len(list), limits.MaxMRSegments))
 	}
-	var maps []*foreignMap
-	segs := make([]mem.Segment, len(list))
+	p.segs = make([]mem.Segment, len(list))
 	for i := range list {
 		piece := &list[i]
-		segs[i] = mem.Segment{Addr: piece.Addr, Length: piece.Length}
+		p.segs[i] = mem.Segment{Addr: piece.Addr, Length: piece.Length}
 		m, refusal := s.mapPiece(piece, fds, access)
 		if refusal == nil && m == nil {
 			refusal = s.probe(piece, access)
 		}
 		if refusal != nil {
-			s.maps.put(maps)
-			return nil, nil, refusal
+			s.maps.put(p.maps)
+			return prepared{}, refusal
 		}
 		if m != nil {
 			end := piece.FDOffset + piece.Length
-			segs[i].Mapped = m.Bytes()[piece.FDOffset:end:end]
-			maps = append(maps, m)
+			p.segs[i].Mapped = m.Bytes()[piece.FDOffset:end:end]
+			p.maps = append(p.maps, m)
+			p.addFile(&p.segs[i], s.keepFile(m, fds[piece.FD], access), piece.FDOffset)
 		}
 	}
-	return segs, maps, nil
+	return p, nil
 }
 
 // mapPiece maps a piece that lies in a memfd; nil for one that is to be reached as process memory.
@@ -121,6 +133,7 @@ func (s *session) deregMR(m *ctl.Message) (reply, *rdma.Refusal) {
 	r := s.do(func(clock.Time) {
 		if _, refusal = s.context.DeregMR(req.Handle); refusal == nil {
 			delete(s.mapped, req.Handle)
+			delete(s.files, req.Handle)
 		}
 	})
 	if r == nil {
@@ -148,27 +161,27 @@ func (s *session) reregMR(m *ctl.Message) (reply, *rdma.Refusal) {
 			return reply{}, r
 		}
 	}
-	segs, maps, refusal := s.prepare(list, m.FDs, access)
+	p, refusal := s.prepare(list, m.FDs, access)
 	if refusal != nil {
 		return reply{}, refusal
 	}
 	var rsp abi.RegMRRsp
 	var old []mem.Segment
 	r := s.do(func(clock.Time) {
-		rsp, old, refusal = s.context.ReregMR(&req, segs)
+		rsp, old, refusal = s.context.ReregMR(&req, p.segs)
 		if refusal == nil && old != nil {
-			s.mapped[req.Handle] = segmentsOf(segs)
+			s.note(req.Handle, &p)
 		}
 	})
 	if r == nil {
 		r = refusal
 	}
 	if r != nil || old == nil {
-		s.maps.put(maps)
+		s.maps.put(p.maps)
 		return reply{body: ctl.Bytes(&rsp)}, r
 	}
 	s.maps.put(s.maps.byMR[req.Handle])
-	s.maps.byMR[req.Handle] = maps
+	s.maps.byMR[req.Handle] = p.maps
 	return reply{body: ctl.Bytes(&rsp)}, nil
 }
 

@@ -76,7 +76,8 @@ var contextOps = map[abi.Op]handler{
 		rsp, r := s.context.ImportMR(req)
 		return ctl.Bytes(&rsp), r
 	}),
-	abi.OpImportDM: (*session).importDM,
+	abi.OpImportDM:  (*session).importDM,
+	abi.OpMapRemote: (*session).mapRemote,
 	abi.OpRegDeviceMR: command(func(s *session, req *abi.RegDeviceMRReq, _ clock.Time) ([]byte, *rdma.Refusal) {
 		rsp, r := s.context.RegDM(req)
 		return ctl.Bytes(&rsp), r

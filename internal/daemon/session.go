@@ -39,6 +39,8 @@ type session struct {
 	name   string // of the program, printable
 	pidfd  int    // −1 where the process is not watched
 	greet  bool   // hello was said
+	// keepsOut says that the program wants no part in the direct path.
+	keepsOut bool
 	// peerName is what the program's end of the connection is bound to; see importContext.
 	peerName string
 	// connects says that this connection is for connection management.
@@ -61,7 +63,8 @@ type session struct {
 	// queueBytes is what they take.
 	queueBytes int64
 	mapped     map[uint32][]mem.Segment // by region
-	evicted    bool                     // see survive
+	files      map[uint32][]segmentFile // by region, where its mapped segments lie
+	evicted    error                    // why the device was taken away
 	dmFDs      map[uint32]int           // of device memory, for who imports it
 	cm         cmState
 }
@@ -76,6 +79,7 @@ func newSession(d *Daemon, conn *ctl.Conn) (*session, error) {
 		maps:     newForeignMaps(d.lane.budget),
 		channels: map[uint32]*outbox{}, queues: map[*queueMemory]struct{}{},
 		mapped: map[uint32][]mem.Segment{}, dmFDs: map[uint32]int{},
+		files: map[uint32][]segmentFile{},
 	}
 	if peer.PID != d.pid {
 		s.pidfd, err = conn.PeerPidFD()
@@ -199,6 +203,7 @@ func (s *session) answerHello(m *ctl.Message) bool {
 	}
 	s.greet = true
 	s.name = printable(req.Name[:])
+	s.keepsOut = req.Flags&abi.HelloKeepsOut != 0
 	rsp := abi.HelloRsp{
 		Version: abi.Version, NICPID: uint32(s.daemon.pid), Devices: uint32(len(s.daemon.devices)),
 	}
@@ -252,8 +257,8 @@ func (s *session) end() {
 		s.space.Close()
 	}
 	_ = s.conn.Close()
-	if s.evicted {
-		s.misbehaved("its device was taken away", errFault)
+	if s.evicted != nil {
+		s.misbehaved("its device was taken away", s.evicted)
 	} else if why := s.ending.Load(); why != nil {
 		s.daemon.log.Debug("connection cut off", s.who(), "reason", *why)
 	}
@@ -281,13 +286,14 @@ func (s *session) closeContext(now clock.Time) {
 	}
 	clear(s.channels)
 	clear(s.mapped)
+	clear(s.files)
 }
 
 // do lets the lane run f for this session, whose context is open. It refuses when the NIC or the
 // session ends.
 func (s *session) do(f func(now clock.Time)) *rdma.Refusal {
 	refusal := rdma.Refuse(syscall.EIO, "the NIC is shutting down")
-	s.daemon.lane.do(func(now clock.Time) {
+	s.daemon.lane.doRevoking(func(now clock.Time) {
 		if s.context == nil {
 			refusal.Reason = "the context has been closed"
 			return

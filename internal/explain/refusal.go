@@ -47,6 +47,7 @@ var verbs = map[abi.Op]string{
 	abi.OpCloseXRCD: "ibv_close_xrcd", abi.OpOpenQP: "ibv_open_qp",
 	abi.OpImportContext: "ibv_import_device", abi.OpImportPD: "ibv_import_pd",
 	abi.OpImportMR: "ibv_import_mr", abi.OpImportDM: "ibv_import_dm",
+	abi.OpMapRemote: "ibv_post_send",
 	abi.OpResizeSRQ: "ibv_modify_srq",
 }
 

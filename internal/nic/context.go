@@ -18,6 +18,7 @@ type ContextConfig struct {
 	PID, UID  uint32
 	Space     mem.Space // reaches the application's memory; nil where the shell may not
 	Doorbells []byte    // abi.DoorbellPageBytes, shared with the application
+	KeepsOut  bool      // of the direct path
 	// ReleaseSegments gets the segments of regions that die with the context; may be nil.
 	ReleaseSegments func([]mem.Segment)
 	Owner           any

@@ -58,6 +58,8 @@ var engineCounterNames = [work.CounterCount]string{
 	work.CountSentTerminate:    "sent_terminate",
 	work.CountRcvdTerminate:    "rcvd_terminate",
 	work.CountBadFPDU:          "bad_fpdu",
+	work.CountDirectOps:        "direct_ops",
+	work.CountDirectBytes:      "direct_bytes",
 }
 
 // Named lists the counters, with those of devices, by name, in no order that matters: it is for

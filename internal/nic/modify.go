@@ -38,6 +38,7 @@ func (c *Context) ModifyQP(now clock.Time, req *abi.ModifyQPReq) (abi.QPAttr, *r
 		return abi.QPAttr{}, r
 	}
 	c.nic.settle(q)
+	c.nic.direct.follow(q) // also where the state is the same
 	c.nic.failDoomed()
 	return q.query(), nil
 }

@@ -167,6 +167,7 @@ func (c *Context) ReregMR(req *abi.ReregMRReq, segs []mem.Segment) (
 		m.Segments = r.Segments()
 	}
 	was := r.PD
+	c.nic.direct.revoke(r) // also where it then stays as it is: libraries ask again
 	old, refusal := c.nic.memory.Reregister(r, *c.regionConfig(&m))
 	if refusal != nil {
 		return rsp, nil, refusal
@@ -222,6 +223,7 @@ func (c *Context) DeregMR(handle uint32) ([]mem.Segment, *rdma.Refusal) {
 	if n := r.Windows(); n > 0 {
 		return nil, refusef(syscall.EBUSY, "%d memory windows are bound to region %d", n, handle)
 	}
+	c.nic.direct.revoke(r)
 	c.nic.memory.Deregister(r)
 	delete(c.mrs, handle)
 	c.pds[uint32(r.PD)].users--

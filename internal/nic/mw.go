@@ -78,6 +78,7 @@ func (c *Context) releaseMemory() {
 		r := c.mrs[h]
 		// A context that has imported the protection domain may have windows there.
 		n.memory.UnbindFrom(r)
+		n.direct.revoke(r)
 		n.memory.Deregister(r)
 		c.pds[uint32(r.PD)].users--
 		if c.cfg.ReleaseSegments != nil && c.memory.dmOf[h] == nil {

@@ -44,6 +44,9 @@ type Config struct {
 	Streams StreamPort
 	// Scratch is what NICs that one thread drives may share; nil stands for one of its own.
 	Scratch *work.Scratch
+	// Tickets is abi.TicketBytes of memory that applications can read; nil sends every operation
+	// through the NIC (ADR 0026).
+	Tickets []byte
 }
 
 // NIC is one adapter with its objects. Its methods, and those of its contexts, are for one thread.
@@ -64,6 +67,7 @@ type NIC struct {
 	multicast *multicast
 	cm        *connections
 	streams   *streams
+	direct    direct
 	nextID    uint32
 	nextQPN   rdma.QPN
 	nextSRQN  uint32
@@ -112,6 +116,7 @@ func New(cfg Config) *NIC {
 	n.multicast = newMulticast(n)
 	n.cm = newConnections(n)
 	n.streams = newStreams(n)
+	n.direct = newDirect(n, cfg.Tickets)
 	return n
 }
 
@@ -290,10 +295,14 @@ func (n *NIC) settle(q *qp) {
 func (n *NIC) show(q *qp) {
 	s := q.state()
 	if s == q.shown {
+		if q.direct.rights != 0 {
+			q.showDone()
+		}
 		return
 	}
 	q.shown = s
 	q.stateWord.Store(uint32(s))
+	n.direct.follow(q)
 	if s != rdma.QPStateError {
 		q.rqDoorbell.Store(0)
 		return

@@ -61,6 +61,7 @@ func (n *NIC) SetPort(now clock.Time, at int, p Port) {
 	}
 	if !slices.Equal(p.GIDs, old.GIDs) {
 		n.followLocal()
+		n.followDirect()
 		n.raisePort(d, rdma.EventGIDChange)
 		n.multicast.followAll()
 	}

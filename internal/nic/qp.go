@@ -54,6 +54,8 @@ type qp struct {
 
 	groups []*group // multicast
 
+	direct directEnd
+
 	lastCause    abi.Cause
 	errors       uint64
 	postsRefused uint32 // by the library, as far as they were noted
@@ -259,6 +261,7 @@ func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Share
 	} else {
 		q.ibt = ibt.New(cfg)
 		q.engine = q.ibt
+		q.direct = n.newDirectEnd(m, q.qpType)
 	}
 	q.count(1)
 	c.qps[q.handle] = q
@@ -322,6 +325,7 @@ func (n *NIC) removeQP(q *qp) {
 	c := q.context
 	q.noteRefusedPosts()
 	q.showHeld()
+	n.direct.leave(q)
 	q.dead = true
 	n.multicast.detachAll(q)
 	q.engine.Release()

@@ -119,6 +119,9 @@ type QPStatus struct {
 	// Stream is the connection of iWARP.
 	Stream *StreamStatus `json:"stream,omitempty"`
 
+	// IsDirect says that the program's library carries one-sided operations out itself.
+	IsDirect bool `json:"direct,omitempty"`
+
 	Errors uint64 `json:"errors"`
 	Error  string `json:"last_error,omitempty"`
 }
@@ -130,6 +133,7 @@ func (n *NIC) Status() Status {
 		Contexts: []ContextStatus{}, CMIDs: n.cm.status(),
 		Groups: n.multicast.status(), Causes: []string{},
 	}
+	n.countDirect()
 	var sum EngineCounters
 	for _, d := range n.devices {
 		s.Devices = append(s.Devices, d.status())
@@ -225,7 +229,7 @@ func (q *qp) status() QPStatus {
 	s := QPStatus{
 		Handle: q.handle, QPN: uint32(q.qpn), Type: q.qpType.String(), State: q.state().String(),
 		PD: q.init.PD, SendCQ: q.init.SendCQ, RecvCQ: q.init.RecvCQ, SRQ: q.init.SRQ,
-		Errors: q.errors, Counters: q.counters,
+		Errors: q.errors, Counters: q.counters, IsDirect: q.direct.rights != 0,
 	}
 	if q.ibt != nil {
 		q.addPackets(&s)

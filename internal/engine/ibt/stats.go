@@ -30,6 +30,11 @@ type Stats struct {
 	IsDrained     bool   // everything sent has completed
 }
 
+// SendDone returns the index in the send queue below which everything is complete.
+//
+// Preconditions: there is a send queue.
+func (q *QP) SendDone() uint32 { return q.send.doneIndex() }
+
 // Stats returns the present numbers.
 func (q *QP) Stats() Stats {
 	s := q.stats

@@ -35,5 +35,8 @@ const (
 	CountSentTerminate // Terminates sent: the peer broke a rule, or this side cannot go on
 	CountRcvdTerminate
 	CountBadFPDU // FPDUs with a wrong CRC or marker
+	// What libraries of programs did themselves (ADR 0026).
+	CountDirectOps
+	CountDirectBytes
 	CounterCount // number of counters
 )

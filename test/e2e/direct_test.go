@@ -1,0 +1,182 @@
+package e2e
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/softrnic/softrnic/test/netnstest"
+)
+
+var direct = ownProgram{name: "direct", libraries: "-libverbs"}
+
+// counter reads one of the device's counters.
+func (m *machine) counter(t *testing.T, name string) uint64 {
+	t.Helper()
+	out := m.start(t, rnic, "stat", "--json").succeed(t)
+	var s struct {
+		Counters map[string]uint64 `json:"hw_counters"`
+	}
+	if err := json.Unmarshal([]byte(out.stdout), &s); err != nil {
+		t.Fatal(err)
+	}
+	return s.Counters[name]
+}
+
+// TestDirect_Cases does what direct.c does, where libraries carry operations out themselves, and
+// where the NIC does.
+func TestDirect_Cases(t *testing.T) {
+	program := direct.build(t)
+	for _, mode := range []string{"on", "off"} {
+		m := anyMachine(t)
+		m.startNIC(t, "--direct="+mode)
+		for _, name := range []string{
+			"order", "revoke", "reregister", "rights", "error", "access", "atomics", "full", "list",
+			"events", "extended",
+		} {
+			t.Run(mode+"/"+name, func(t *testing.T) {
+				before := m.counter(t, "direct_ops")
+				m.run(t, program, name).succeed(t)
+				done := m.counter(t, "direct_ops") - before
+				if isDirect := done > 50; isDirect != (mode == "on") {
+					t.Errorf("%d operations were direct", done)
+				}
+			})
+		}
+	}
+}
+
+// TestDirect_Counters_TellWhatWasDone: of both ends, and nothing where a program keeps out.
+func TestDirect_Counters_TellWhatWasDone(t *testing.T) {
+	m := anyMachine(t)
+	m.startNIC(t)
+	const rounds, warm, throughNIC = 1000, 16, 8
+	for _, c := range []struct {
+		env        string
+		ops, bytes uint64
+	}{
+		{"", 2*rounds + warm - throughNIC, 150*rounds + 8*(warm-throughNIC)},
+		{"RNIC_DIRECT=off", 0, 0},
+	} {
+		sent, ops := m.counter(t, "sent_bytes"), m.counter(t, "direct_ops")
+		bytes := m.counter(t, "direct_bytes")
+		read, write, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.stdin, m.env = read, []string{c.env}
+		p := m.run(t, direct.build(t), "count", "1000")
+		m.stdin, m.env = nil, nil
+		until(t, "all is done", func() bool {
+			return p.hasEnded() || strings.Contains(p.stdout.String(), "done")
+		})
+		if got := m.counter(t, "direct_ops") - ops; got != c.ops {
+			t.Errorf("%q: %d operations were direct, not %d", c.env, got, c.ops)
+		}
+		if got := m.counter(t, "direct_bytes") - bytes; got != c.bytes {
+			t.Errorf("%q: %d bytes went directly, not %d", c.env, got, c.bytes)
+		}
+		// Where they went through the NIC makes no difference.
+		if got := m.counter(t, "sent_bytes") - sent; got != 150*rounds+8*warm {
+			t.Errorf("%q: %d bytes sent, not %d", c.env, got, 150*rounds+8*warm)
+		}
+		_, _ = io.WriteString(write, "\n")
+		p.end(t)
+		_, _ = read.Close(), write.Close()
+	}
+}
+
+// TestDirect_Capture_SeesEverything: while a capture runs every operation has its packets, and
+// afterwards they go direct again.
+func TestDirect_Capture_SeesEverything(t *testing.T) {
+	requireProgram(t, "tshark")
+	m := anyMachine(t)
+	m.startNIC(t)
+	file := filepath.Join(m.home, "a.pcapng")
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	defer write.Close()
+	m.stdin = read
+	p := m.run(t, direct.build(t), "stream", "300")
+	m.stdin = nil
+	said := func(what string) {
+		t.Helper()
+		until(t, what, func() bool {
+			return p.hasEnded() || strings.Contains(p.stdout.String(), what)
+		})
+	}
+	said("round 1")
+	before := m.counter(t, "direct_ops")
+	capture := m.start(t, rnic, "capture", "-w", file)
+	until(t, "the capture begins", func() bool {
+		return strings.Contains(capture.stderr.String(), "capturing")
+	})
+	_, _ = io.WriteString(write, "\n")
+	said("round 2")
+	during := m.counter(t, "direct_ops") - before
+	capture.signal(t, syscall.SIGINT)
+	capture.end(t)
+	_, _ = io.WriteString(write, "\n")
+	said("round 3")
+	after := m.counter(t, "direct_ops") - before - during
+	_, _ = io.WriteString(write, "\n")
+	p.succeed(t)
+	seen := len(m.tshark(t, file, "infiniband.bth.opcode == 10"))
+	if before < 280 || during != 0 || seen != 300 || after != 300 {
+		t.Errorf("direct before, during and after the capture: %d, %d, %d; it has %d WRITEs",
+			before, during, after, seen)
+	}
+}
+
+// TestDirect_OtherUser_GoesThroughTheNIC: who serves several users keeps them apart.
+func TestDirect_OtherUser_GoesThroughTheNIC(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("programs of two users need root")
+	}
+	m := newMachine(t, netnstest.New(t), 0)
+	m.env = append(m.env, "RNIC_SOCKET="+filepath.Join(filepath.Dir(rnic), "users.sock"))
+	m.startNIC(t, "--group", "47912")
+	for _, c := range []struct {
+		env      string
+		isDirect bool
+	}{{"", true}, {"DIRECT_TARGET_USER=47912", false}} {
+		before := m.counter(t, "direct_ops")
+		m.env = append(m.env, c.env)
+		m.run(t, direct.build(t), "full", "100").succeed(t)
+		if got := m.counter(t, "direct_ops") - before; got != 0 != c.isDirect {
+			t.Errorf("%q: %d operations were direct", c.env, got)
+		}
+	}
+}
+
+// TestDirect_NICKilled_IsNoticed: operations that need no NIC do not go on without it.
+func TestDirect_NICKilled_IsNoticed(t *testing.T) {
+	m := anyMachine(t)
+	nic := m.startNIC(t)
+	p := m.run(t, direct.build(t), "endless")
+	until(t, "it goes direct", func() bool {
+		return p.hasEnded() || m.counter(t, "direct_ops") > 1000
+	})
+	nic.signal(t, syscall.SIGKILL)
+	if out := p.end(t); out.status != 0 || !strings.Contains(out.stdout, "the NIC is gone") {
+		t.Errorf("status %d, %q, %q", out.status, out.stdout, out.stderr)
+	}
+}
+
+// TestDirect_TargetKilled_ErrorAsEver: who writes to a program that dies gets the completions that
+// it would get of an adapter.
+func TestDirect_TargetKilled_ErrorAsEver(t *testing.T) {
+	m := anyMachine(t)
+	m.startNIC(t)
+	p := m.run(t, direct.build(t), "orphan")
+	if out := p.end(t); out.status != 0 || !strings.Contains(out.stdout, "the peer is gone") {
+		t.Errorf("status %d, %q, %q", out.status, out.stdout, out.stderr)
+	}
+}
