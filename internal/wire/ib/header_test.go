@@ -4,40 +4,20 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/test/headertest"
 )
 
-// appender is what every header can do.
-type appender interface {
-	Append(b []byte) []byte
-	String() string
-}
-
 // headerCase is a header with its bytes as the standard draws them.
-type headerCase struct {
-	header appender
-	wire   string
-	text   string
-	length int
-	parse  func(b []byte) (appender, error)
-}
+type headerCase headertest.Case
 
-// parser turns a Parse function of a value type into one of headerCase.
-func parser[T any, P interface {
-	*T
-	appender
-}](parse func([]byte) (T, error),
-) func([]byte) (appender, error) {
-	return func(b []byte) (appender, error) {
-		h, err := parse(b)
-		return P(&h), err
-	}
+func parser[T any, P headertest.Pointer[T]](
+	parse func([]byte) (T, error),
+) func([]byte) (headertest.Header, error) {
+	return headertest.Parser[T, P](parse)
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func headerCases() []headerCase {
 	gid := func(last byte) rdma.GID { return rdma.GID{0: 0xfe, 1: 0x80, 15: last} }
@@ -64,7 +44,7 @@ func headerCases() []headerCase {
 			AtomicETHLen, parser(ParseAtomicETH),
 		},
 		{
-			ptr(AtomicAckETH(0x0123456789abcdef)), "0123456789abcdef",
+			new(AtomicAckETH(0x0123456789abcdef)), "0123456789abcdef",
 			"AtomicAckETH{orig=0x123456789abcdef}", AtomicAckETHLen, parser(ParseAtomicAckETH),
 		},
 		{
@@ -72,16 +52,16 @@ func headerCases() []headerCase {
 			"AETH{NAK remote access error msn=11259375}", AETHLen, parser(ParseAETH),
 		},
 		{
-			ptr(ImmDtFromNumber(0x01020304)), "01020304", "ImmDt{0x01020304}", ImmDtLen,
+			new(ImmDtFromNumber(0x01020304)), "01020304", "ImmDt{0x01020304}", ImmDtLen,
 			parser(ParseImmDt),
 		},
-		{ptr(IETH(0x01020304)), "01020304", "IETH{rkey=0x01020304}", IETHLen, parser(ParseIETH)},
+		{new(IETH(0x01020304)), "01020304", "IETH{rkey=0x01020304}", IETHLen, parser(ParseIETH)},
 		{
 			&DETH{QKey: rdma.QKeyGSI, SrcQPN: 1}, "8001000000000001",
 			"DETH{qkey=0x80010000 src_qpn=0x000001}", DETHLen, parser(ParseDETH),
 		},
-		{ptr(RDETH(0x020304)), "00020304", "RDETH{eec=0x020304}", RDETHLen, parser(ParseRDETH)},
-		{ptr(XRCETH(0x020304)), "00020304", "XRCETH{srqn=0x020304}", XRCETHLen, parser(ParseXRCETH)},
+		{new(RDETH(0x020304)), "00020304", "RDETH{eec=0x020304}", RDETHLen, parser(ParseRDETH)},
+		{new(XRCETH(0x020304)), "00020304", "XRCETH{srqn=0x020304}", XRCETHLen, parser(ParseXRCETH)},
 		{
 			&FETH{Placement: FlushPersistent, Select: FlushMemoryRegion}, "00000012",
 			"FETH{placement=0x2 select=1}", FETHLen, parser(ParseFETH),
@@ -101,31 +81,7 @@ func headerCases() []headerCase {
 
 func TestHeader_Each_BytesTextAndLengths(t *testing.T) {
 	for _, c := range headerCases() {
-		name := fmt.Sprintf("%T", c.header)
-		t.Run(name, func(t *testing.T) {
-			wire, err := hex.DecodeString(c.wire)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := c.header.Append([]byte{0xee}); !bytes.Equal(got[1:], wire) || got[0] != 0xee {
-				t.Errorf("appended %x, want ee%x", got, wire)
-			}
-			if len(wire) != c.length {
-				t.Errorf("length constant is %d, want %d", c.length, len(wire))
-			}
-			if got := c.header.String(); got != c.text {
-				t.Errorf("prints %q, want %q", got, c.text)
-			}
-			got, err := c.parse(append(wire, 0xff))
-			if err != nil || got.String() != c.text {
-				t.Errorf("parsed %v (%v), want %v", got, err, c.text)
-			}
-			for n := range wire {
-				if _, err := c.parse(wire[:n]); !errors.Is(err, ErrTruncated) {
-					t.Errorf("%d bytes: error is %v, want ErrTruncated", n, err)
-				}
-			}
-		})
+		headertest.Run(t, headertest.Case(c), ErrTruncated)
 	}
 }
 

@@ -3,43 +3,23 @@ package iwarp
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/test/headertest"
 )
 
-// appender is what every header can do.
-type appender interface {
-	Append(b []byte) []byte
-	String() string
-}
-
 // headerCase is a header with its bytes as the standard draws them.
-type headerCase struct {
-	header appender
-	wire   string
-	text   string
-	length int
-	parse  func(b []byte) (appender, error)
-}
+type headerCase headertest.Case
 
-// parser turns a Parse function of a value type into one of headerCase.
-func parser[T any, P interface {
-	*T
-	appender
-}](parse func([]byte) (T, error),
-) func([]byte) (appender, error) {
-	return func(b []byte) (appender, error) {
-		h, err := parse(b)
-		return P(&h), err
-	}
+func parser[T any, P headertest.Pointer[T]](
+	parse func([]byte) (T, error),
+) func([]byte) (headertest.Header, error) {
+	return headertest.Parser[T, P](parse)
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func headerCases() []headerCase {
 	return []headerCase{
@@ -51,7 +31,7 @@ func headerCases() []headerCase {
 			&Setup{IRD: 1, ORD: 2, RTRSend: true, RTRWrite: true}, "40018002",
 			"ird=1 ord=2 rtr_send rtr_write", SetupLen, parser(ParseSetup),
 		},
-		{ptr(Marker(0x1234)), "00001234", "Marker{fpduptr=4660}", MarkerLen, parser(ParseMarker)},
+		{new(Marker(0x1234)), "00001234", "Marker{fpduptr=4660}", MarkerLen, parser(ParseMarker)},
 		{
 			&ReadRequest{SinkSTag: 1, SinkTO: 2, Length: 3, SourceSTag: 4, SourceTO: 5},
 			"00000001" + "0000000000000002" + "00000003" + "00000004" + "0000000000000005",
@@ -74,7 +54,7 @@ func headerCases() []headerCase {
 			AtomicResponseLen, parser(ParseAtomicResponse),
 		},
 		{
-			ptr(Immediate{1, 2, 3, 4, 5, 6, 7, 8}), "0102030405060708",
+			new(Immediate{1, 2, 3, 4, 5, 6, 7, 8}), "0102030405060708",
 			"Immediate{0x0102030405060708}", ImmediateLen, parser(ParseImmediate),
 		},
 	}
@@ -82,30 +62,7 @@ func headerCases() []headerCase {
 
 func TestHeader_Each_BytesTextAndLengths(t *testing.T) {
 	for _, c := range headerCases() {
-		t.Run(fmt.Sprintf("%T", c.header), func(t *testing.T) {
-			wire, err := hex.DecodeString(c.wire)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := c.header.Append([]byte{0xee}); !bytes.Equal(got[1:], wire) || got[0] != 0xee {
-				t.Errorf("appended %x, want ee%x", got, wire)
-			}
-			if len(wire) != c.length {
-				t.Errorf("length constant is %d, want %d", c.length, len(wire))
-			}
-			if got := c.header.String(); got != c.text {
-				t.Errorf("prints %q, want %q", got, c.text)
-			}
-			got, err := c.parse(append(wire, 0xff))
-			if err != nil || got.String() != c.text {
-				t.Errorf("parsed %v (%v), want %v", got, err, c.text)
-			}
-			for n := range wire {
-				if _, err := c.parse(wire[:n]); !errors.Is(err, ErrTruncated) {
-					t.Errorf("%d bytes: error is %v, want ErrTruncated", n, err)
-				}
-			}
-		})
+		headertest.Run(t, headertest.Case(c), ErrTruncated)
 	}
 }
 
