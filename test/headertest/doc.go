@@ -1,3 +1,3 @@
-// Package headertest holds headers of a wire to their bytes as a standard draws them: each direction,
-// the length, what is printed, and that no cut one is taken.
+// Package headertest holds headers of a wire to their bytes as a standard draws them: each
+// direction, the length, what is printed, and that no cut one is taken.
 package headertest
