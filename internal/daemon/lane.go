@@ -58,6 +58,7 @@ type lane struct {
 	looked clock.Time // when epoll was asked last
 	hot    clock.Time // until when ports are asked in each turn
 	owed   bool       // the wire was not emptied in the last turn: ask it in any case
+	mute   bool       // epoll has just said that nothing has come
 	sleepy clock.Time // until when yielding does not pay
 
 	wire   netio.Port // nil: this NIC has no network
@@ -245,9 +246,7 @@ func (l *lane) run() {
 	runtime.LockOSThread()
 	defer close(l.stopped)
 	l.enterHome()
-	// A higher priority keeps latency low beside programs that spin; without the right to it (root
-	// or RLIMIT_NICE) the lane is an ordinary thread.
-	l.stats.prioritised = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -20) == nil
+	l.stats.prioritised = hurry()
 	debug.SetPanicOnFault(true)
 	for l.isOpen() {
 		l.turnUntilFault()
@@ -410,7 +409,7 @@ func (l *lane) sleep(now clock.Time) {
 
 // wait asks epoll and acts on the answer.
 func (l *lane) wait(now, timeout clock.Time) {
-	l.looked = now
+	l.looked, l.mute = now, true
 	n, err := epollWait(l.epoll, l.events, timeout)
 	if err != nil {
 		panic(err) // the set is ours and valid: without it the lane would spin blindly

@@ -79,9 +79,10 @@ func (l *lane) receive(now clock.Time) bool {
 	worked := false
 	if l.wire != nil {
 		l.wire.Poll(now)
-		if now < l.hot || l.owed || l.wire.NextDeadline() <= now {
+		if now < l.hot && !l.mute || l.owed || l.wire.NextDeadline() <= now {
 			worked, l.owed = l.receiveFrom(now, l.wire, false)
 		}
+		l.mute = false
 	}
 	if l.mirror != nil {
 		l.mirror.Poll(now)

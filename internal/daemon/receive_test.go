@@ -11,10 +11,12 @@ import (
 // hoarder is a port that has taken more packets off its socket than a lane takes in a turn.
 type hoarder struct {
 	netio.Port
-	left int
+	left  int
+	asked int
 }
 
 func (h *hoarder) Receive(batch []netio.Datagram) (int, error) {
+	h.asked++
 	n := min(h.left, len(batch))
 	h.left -= n
 	for i := range batch[:n] {
@@ -49,5 +51,26 @@ func TestLane_PortHoldsMore_IsAskedAgainHoweverLate(t *testing.T) {
 	}
 	if l.stats.malformed != 2*turnful+1 {
 		t.Errorf("%d packets handled", l.stats.malformed)
+	}
+}
+
+// Where epoll has just been asked and told of a doorbell alone, the sockets are not asked before it
+// is answered.
+func TestLane_OnlyDoorbellWakes_PortIsNotAsked(t *testing.T) {
+	l := newTestLane(t)
+	port := &hoarder{}
+	l.wire = port
+	l.heatUp()
+	l.wait(0, 0)
+	for turn, asked := range []int{0, 1, 2} {
+		l.receive(0)
+		if port.asked != asked {
+			t.Errorf("turn %d: the port was asked %d times, not %d", turn, port.asked, asked)
+		}
+	}
+	l.wait(0, 0)
+	l.owed = true
+	if l.receive(0); port.asked != 3 {
+		t.Error("a port that may hold packets was not asked")
 	}
 }

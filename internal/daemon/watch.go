@@ -73,6 +73,7 @@ func (l *lane) heed(events []unix.EpollEvent) {
 		case watchPort:
 			if events[i].Events&unix.EPOLLIN != 0 {
 				l.heatUp()
+				l.mute = false
 			}
 			if events[i].Events&unix.EPOLLERR != 0 {
 				l.collectUnreachable(w.port)

@@ -55,7 +55,8 @@ type Port struct {
 	counters netio.Counters
 	notices  []netio.Notice // not yet fetched
 	fds      []int
-	turn     int // which family Receive asks first, so that neither starves the other
+	turn     int       // which family Receive asks first, so that neither starves the other
+	busy     *receiver // that had something last; nil before there was anything
 	closed   bool
 }
 

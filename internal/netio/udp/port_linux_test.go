@@ -184,6 +184,34 @@ func TestPort_PacketsInOneBuffer_TakeOneIovecAMessage(t *testing.T) {
 	}
 }
 
+// The IP version that is not in use is asked less often, but asked.
+func TestPort_OtherIPVersion_IsHeardSoon(t *testing.T) {
+	p := openLoopback(t, Config{})
+	if p.v4 == nil || p.v6 == nil {
+		t.Skip("one IP version only")
+	}
+	var batch [4]netio.Datagram
+	for i, at := range []netip.Addr{lo4, lo6, lo4, lo4, lo6, lo6, lo4} {
+		for range 3 { // nothing comes meanwhile
+			if n, err := p.Receive(batch[:]); n != 0 || err != nil {
+				t.Fatalf("%d datagrams, %v", n, err)
+			}
+		}
+		sendAll(t, p, []netio.Datagram{packet(roce.Path{Src: at, Dst: at, HopLimit: 64}, 40, 1)})
+		found := 0
+		for calls := 0; found == 0 && calls < idleTurns; calls++ {
+			n, err := p.Receive(batch[:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			found += n
+		}
+		if found != 1 {
+			t.Errorf("datagram %d, of %v, was not found in %d calls", i, at, idleTurns)
+		}
+	}
+}
+
 func TestPort_LoopbackOffloads_SameBytesArrive(t *testing.T) {
 	for _, addr := range []netip.Addr{lo4, lo6} {
 		for mask := range 4 {
