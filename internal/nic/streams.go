@@ -218,7 +218,11 @@ func (t *streams) settle(s *stream) {
 	if !s.isFull && s.conn.HasWork() {
 		t.run.push(&s.turn)
 	}
-	t.timers.update(&s.timer, s.conn.PollTimeout())
+	if at := s.conn.PollTimeout(); at != clock.Never {
+		t.timers.update(&s.timer, at)
+	} else { // as a connection has it that is set up: to sleep without a deadline costs less
+		t.timers.remove(&s.timer)
+	}
 }
 
 // react moves a stream by one event of its engine.
