@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/test/netnstest"
+	"github.com/softrnic/softrnic/test/programtest"
 )
 
 // Ordinary users. They need no entry in the user database: the programs under test ask for none.
@@ -45,7 +46,7 @@ func startOrphan() {
 	m := &machine{uid: uint32(os.Geteuid())}
 	c := exec.Command(os.Getenv(orphanEnv), "run", "--", "sh", "-c", "echo $$; exec sleep 600")
 	c.Stdout, c.SysProcAttr = os.Stdout, m.attributes()
-	if err := m.spawn(c); err != nil {
+	if err := programtest.Spawn(c, m.ns); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -168,12 +169,12 @@ func (m *machine) tearDown(t *testing.T) {
 
 // evidence is what the NIC says of itself and of its programs, for who looks into a failure.
 func (m *machine) evidence() string {
-	var text buffer
+	var text programtest.Buffer
 	for _, command := range []string{"devinfo", "ps"} {
 		c := exec.Command(rnic, command)
 		c.Env, c.SysProcAttr = m.environment(), m.attributes()
 		c.Stdout, c.Stderr = &text, &text
-		if err := m.spawn(c); err != nil {
+		if err := programtest.Spawn(c, m.ns); err != nil {
 			return err.Error()
 		}
 		watchdog := time.AfterFunc(2*time.Second, func() { _ = c.Process.Kill() })
@@ -189,13 +190,7 @@ func tail(text string, lines int) string {
 }
 
 func (m *machine) environment() []string {
-	env := []string{
-		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-		"LANG=C",
-		"HOME=" + m.home,
-		"XDG_RUNTIME_DIR=" + m.runtimeDir(),
-	}
-	return append(env, m.env...)
+	return append(programtest.Environment(m.home, m.runtimeDir()), m.env...)
 }
 
 // process is a program that runs, or has run, on a machine. It is killed with the test.
@@ -203,7 +198,7 @@ type process struct {
 	name           string
 	machine        *machine
 	cmd            *exec.Cmd
-	stdout, stderr buffer
+	stdout, stderr programtest.Buffer
 	done           chan struct{}
 }
 
@@ -213,28 +208,10 @@ type outcome struct {
 	stdout, stderr string
 }
 
-// buffer is a bytes.Buffer that can be read while a program still writes.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // start runs a program as it is, without a NIC.
 func (m *machine) start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p := &process{name: filepath.Base(name), machine: m, done: make(chan struct{})}
+	p := &process{name: filepath.Base(name), machine: m}
 	p.cmd = exec.Command(name, args...)
 	p.cmd.Env = m.environment()
 	p.cmd.Dir = m.home
@@ -245,38 +222,22 @@ func (m *machine) start(t *testing.T, name string, args ...string) *process {
 	if m.stdout != nil {
 		p.cmd.Stdout = m.stdout
 	}
-	// Descendants that outlive the program may hold its output; they are none of our business.
-	p.cmd.WaitDelay = 2 * time.Second
 	p.cmd.SysProcAttr = m.attributes()
-	if err := m.spawn(p.cmd); err != nil {
+	var err error
+	if p.done, err = programtest.Start(p.cmd, m.ns); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.done)
-	}()
 	t.Cleanup(p.kill)
 	return p
 }
 
-// attributes make a process one of the machine's user, in a process group of its own, that dies
-// with the test program. (The kernel means the thread that started it; the threads of a Go program
-// end with it, but for those whose goroutine ends locked, and none of these starts programs.)
+// attributes make a process one of the machine's user.
 func (m *machine) attributes() *syscall.SysProcAttr {
-	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	a := programtest.Attributes()
 	if m.uid != uint32(os.Geteuid()) {
 		a.Credential = &syscall.Credential{Uid: m.uid, Gid: m.uid}
 	}
 	return a
-}
-
-// spawn starts a command in the machine's namespace: a child has that of the thread it came from.
-func (m *machine) spawn(cmd *exec.Cmd) (err error) {
-	if m.ns == nil {
-		return cmd.Start()
-	}
-	m.ns.Do(func() { err = cmd.Start() })
-	return err
 }
 
 // run runs a program on the NIC, as a user would.
@@ -290,9 +251,7 @@ func (m *machine) run(t *testing.T, args ...string) *process {
 
 func requireProgram(t *testing.T, name string) {
 	t.Helper()
-	if _, err := exec.LookPath(name); err != nil {
-		t.Skipf("%s is not installed: scripts/deps.sh test", name)
-	}
+	programtest.Require(t, name)
 }
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
@@ -305,25 +264,10 @@ func (p *process) signal(t *testing.T, s syscall.Signal) {
 }
 
 // kill ends the program and its children, unless it has ended.
-func (p *process) kill() {
-	select {
-	case <-p.done:
-		return
-	default:
-	}
-	_ = syscall.Kill(-p.pid(), syscall.SIGKILL)
-	<-p.done
-}
+func (p *process) kill() { programtest.Kill(p.cmd, p.done) }
 
 // hasEnded reports whether the program has ended, without waiting.
-func (p *process) hasEnded() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
-}
+func (p *process) hasEnded() bool { return programtest.HasEnded(p.done) }
 
 // end waits for the program and returns its outcome.
 func (p *process) end(t *testing.T) outcome {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/test/netnstest"
+	"github.com/softrnic/softrnic/test/programtest"
 )
 
 // socketPath is where the NIC of a machine listens, as it says itself.
@@ -191,7 +192,7 @@ func TestRun_BackgroundNIC_HoldsNoDescriptor(t *testing.T) {
 	cmd.ExtraFiles = []*os.File{write}
 	cmd.Stdout, cmd.Stderr = write, write
 	cmd.SysProcAttr = m.attributes()
-	if err := m.spawn(cmd); err != nil {
+	if err := programtest.Spawn(cmd, m.ns); err != nil {
 		t.Fatal(err)
 	}
 	if err := write.Close(); err != nil {

@@ -1,7 +1,6 @@
 package rsocket
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/test/netnstest"
+	"github.com/softrnic/softrnic/test/programtest"
 )
 
 // patience bounds every wait. It is long, because a machine may be slow.
@@ -113,63 +113,25 @@ func onDevices(t *testing.T, test func(t *testing.T, p place)) {
 	}
 }
 
-// output can be read while a program still writes.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // process is a program that runs, or has run. It is killed with the test.
 type process struct {
 	cmd            *exec.Cmd
-	stdout, stderr output
+	stdout, stderr programtest.Buffer
 	done           chan struct{}
 }
 
 func (h *host) start(t *testing.T, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(args[0], args[1:]...), done: make(chan struct{})}
-	p.cmd.Env = append([]string{
-		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C",
-		"HOME=" + h.dir, "XDG_RUNTIME_DIR=" + h.dir,
-	}, h.env...)
+	p := &process{cmd: exec.Command(args[0], args[1:]...)}
+	p.cmd.Env = append(programtest.Environment(h.dir, h.dir), h.env...)
 	p.cmd.Dir = h.dir
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	p.cmd.WaitDelay = 2 * time.Second // a NIC that it started outlives it
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.cmd.SysProcAttr = programtest.Attributes()
 	var err error
-	if h.ns == nil {
-		err = p.cmd.Start()
-	} else {
-		h.ns.Do(func() { err = p.cmd.Start() })
-	}
-	if err != nil {
+	if p.done, err = programtest.Start(p.cmd, h.ns); err != nil {
 		t.Fatalf("start %s: %v", args[0], err)
 	}
-	go func() {
-		_ = p.cmd.Wait()
-		close(p.done)
-	}()
-	t.Cleanup(func() {
-		select {
-		case <-p.done:
-		default:
-			_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
-			<-p.done
-		}
-	})
+	t.Cleanup(func() { programtest.Kill(p.cmd, p.done) })
 	return p
 }
 
@@ -185,9 +147,7 @@ func (h *host) run(t *testing.T, args ...string) *process {
 	if program == args[0] {
 		args = append([]string{"--"}, args...)
 	}
-	if _, err := exec.LookPath(program); err != nil {
-		t.Skipf("%s is not installed: scripts/deps.sh test", program)
-	}
+	programtest.Require(t, program)
 	return h.start(t, append([]string{binary(t), "run"}, args...)...)
 }
 
