@@ -40,6 +40,9 @@ func newSim() *cobra.Command {
 			if options.count == 0 || options.jobs < 1 {
 				return fmt.Errorf("--count and --jobs start at 1")
 			}
+			if c.Flags().Changed("hosts") && options.config.Hosts < 1 {
+				return fmt.Errorf("--hosts starts at 1; without it the seed chooses")
+			}
 			if options.trace && options.count > 1 {
 				return fmt.Errorf("--trace is for one seed")
 			}
@@ -49,7 +52,8 @@ func newSim() *cobra.Command {
 	flags := command.Flags()
 	flags.Uint64Var(&options.config.Seed, "seed", 1, "first `seed`")
 	flags.Uint64Var(&options.count, "count", 1, "how many seeds")
-	flags.IntVar(&options.config.Hosts, "hosts", 0, "hosts (default: the seed chooses)")
+	flags.IntVar(&options.config.Hosts, "hosts", 0,
+		fmt.Sprintf("hosts, up to %d (default: the seed chooses)", sim.HostsMax))
 	flags.DurationVar(&options.config.Duration, "duration", 0,
 		"virtual time of the trouble (default: the seed chooses)")
 	flags.StringVar(&options.config.Faults, "faults", "",

@@ -47,7 +47,9 @@ func TestSim_BadFlags_AreNamed(t *testing.T) {
 		want string
 	}{
 		{[]string{"--faults", "terrible"}, "terrible"},
-		{[]string{"--hosts", "99"}, "99 hosts"},
+		{[]string{"--hosts", "1000000000"}, "1000000000 hosts; use 1…4096"},
+		{[]string{"--hosts", "0"}, "--hosts starts at 1"},
+		{[]string{"--hosts", "-5"}, "--hosts starts at 1"},
 		{[]string{"--world", "brave"}, "brave"},
 		{[]string{"--count", "0"}, "--count"},
 		{[]string{"--count", "2", "--trace"}, "--trace"},

@@ -161,7 +161,7 @@ func (a *app) pace() {
 	w := a.world
 	d := w.plan.pause/2 + w.delay(0, w.plan.pause)
 	if w.isCalm {
-		d = max(d, 100*time.Microsecond)
+		d = w.slowDown(max(d, 100*time.Microsecond))
 	}
 	d += a.sleep()
 	w.at(w.now.Add(d), a.paced)

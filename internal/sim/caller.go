@@ -58,6 +58,11 @@ func (c *caller) service(kind rdma.QPType) service {
 	return s
 }
 
+// serviceKinds are the queue pairs that a program offers a service for.
+var serviceKinds = [...]rdma.QPType{
+	rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD, rdma.QPTypeXRCRecv,
+}
+
 func (w *World) newCaller(h *host) {
 	w.appCount++
 	c := &caller{
@@ -81,9 +86,7 @@ func (w *World) newCaller(h *host) {
 	}
 	h.callers = append(h.callers, c)
 	w.board.callers = append(w.board.callers, c)
-	for _, kind := range []rdma.QPType{
-		rdma.QPTypeRC, rdma.QPTypeUC, rdma.QPTypeUD, rdma.QPTypeXRCRecv,
-	} {
+	for _, kind := range serviceKinds {
 		c.listen(kind)
 	}
 	c.pace()
@@ -303,10 +306,8 @@ func (c *caller) lose() {
 		c.ends[h].vanish()
 	}
 	c.host.callers = slices.DeleteFunc(c.host.callers, func(o *caller) bool { return o == c })
-	for k := range w.board.lit {
-		if k == c.service(k.kind) {
-			delete(w.board.lit, k)
-		}
+	for _, kind := range serviceKinds {
+		delete(w.board.lit, c.service(kind))
 	}
 }
 

@@ -26,6 +26,8 @@ var WorldNames = []string{WorldVerbs, WorldConnections, WorldIWARP}
 // callPlan is what a seed makes of a world of connections, beside what it shares with the others.
 type callPlan struct {
 	perHost int
+	places  int           // of a program's memory, one for a queue pair
+	entries uint32        // of its completion queue
 	gap     time.Duration // between two things that a program does
 	think   time.Duration // a program decides within this time
 	nap     time.Duration // and looks at events within this time
@@ -162,6 +164,7 @@ func (p *callPlan) String() string {
 }
 
 func (w *World) populateCalls() {
+	w.planManyCalls()
 	for i := range w.plan.hosts {
 		w.hosts = append(w.hosts, newHost(w, i))
 	}

@@ -59,8 +59,8 @@ const (
 
 func (c *caller) openDesk() {
 	w := c.world
-	c.bells, c.mem = make([]byte, abi.DoorbellPageBytes), make([]byte, placesMax*placeBytes)
-	c.plugs, c.places = map[uint32]*plug{}, make([]bool, placesMax)
+	c.bells, c.mem = make([]byte, abi.DoorbellPageBytes), make([]byte, w.board.plan.places*placeBytes)
+	c.plugs, c.places = map[uint32]*plug{}, make([]bool, w.board.plan.places)
 	ctx, refusal := c.host.nic.OpenContext(w.now, nic.ContextConfig{
 		Name: c.name, PID: uint32(1000 + w.appCount), Space: c, Doorbells: c.bells, Owner: c,
 	})
@@ -75,7 +75,7 @@ func (c *caller) openDesk() {
 		PD: c.pd, Access: uint32(rdma.AccessLocalWrite), Addr: deskBase, Length: n, IOVA: deskBase,
 		NumSegments: 1,
 	}, []mem.Segment{{Addr: deskBase, Length: n, Mapped: c.mem}})
-	rsp, shared, r2 := ctx.CreateCQ(&abi.CreateCQReq{Entries: deskEntries})
+	rsp, shared, r2 := ctx.CreateCQ(&abi.CreateCQReq{Entries: w.board.plan.entries})
 	xrcd, r3 := ctx.OpenXRCD(nil, abi.XRCDCreate)
 	if refusal != nil || r != nil || r2 != nil || r3 != nil {
 		w.court.Failf("%s: open the device: %v, %v, %v, %v", c.name, refusal, r, r2, r3)
@@ -109,10 +109,10 @@ func (c *caller) IsGone() bool { return false }
 func (c *caller) newPlug(kind rdma.QPType, owner *call, isActive bool) *plug {
 	w := c.world
 	place := 0
-	for place < placesMax && c.places[place] {
+	for place < len(c.places) && c.places[place] {
 		place++
 	}
-	if place == placesMax {
+	if place == len(c.places) {
 		return nil
 	}
 	rsp, shared, refusal := c.ctx.CreateQP(w.now, &abi.CreateQPReq{

@@ -82,7 +82,7 @@ func (a *app) newEndpoint(kind rdma.QPType, maxMessage int) *endpoint {
 	if kind == rdma.QPTypeUD {
 		e.receiveBytes = w.plan.mtu.Bytes() + ibt.GRHBytes
 	}
-	depth := max(1, min(32, receiveBudget/e.receiveBytes))
+	depth := max(1, min(32, w.plan.receiveBudget/e.receiveBytes))
 	req := abi.CreateQPReq{
 		Type: uint32(kind), PD: a.pd, MaxSendWR: uint32(w.pick(1, 2, 8, 8, 32, 32, 200)),
 		MaxRecvWR: uint32(depth), MaxSendSGE: uint32(w.pick(1, 2, 5, 32)),

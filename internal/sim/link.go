@@ -23,8 +23,8 @@ type link struct {
 	last     clock.Time // latest arrival of a packet in order, whatever profile it came by
 }
 
-// linkTo returns the way to another host. A seed's worlds are the same whenever links are made: each
-// has random numbers of its own.
+// linkTo returns the way to another host. A seed's worlds are the same whenever links are made:
+// each has random numbers of its own.
 func (h *host) linkTo(to *host) *link {
 	l := h.links[to]
 	if l != nil {

@@ -67,6 +67,9 @@ func (p *pair) connect() {
 		return
 	}
 	a, b := w.pickApp(), w.pickApp()
+	if first := w.manyApp(p); first != nil {
+		a = first
+	}
 	if a == nil || b == nil {
 		p.later(5*time.Millisecond, p.connect)
 		return
@@ -320,7 +323,7 @@ func (p *pair) destroy(i int) {
 // watch looks for connections that failed or have lived long enough, from time to time.
 func (p *pair) watch() {
 	w := p.world
-	w.at(w.now.Add(w.delay(500*time.Microsecond, 3*time.Millisecond)), func() {
+	w.at(w.now.Add(w.slowDown(w.delay(500*time.Microsecond, 3*time.Millisecond))), func() {
 		for _, e := range p.ends {
 			if e == nil || e.isGone {
 				continue

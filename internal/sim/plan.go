@@ -37,13 +37,16 @@ type plan struct {
 	maxMessage int
 	// areaBytes is the size of the regions for buffers; windowsRoom what windows are cut from.
 	areaBytes, windowsRoom int
-	isSlow                 bool // applications post receives late
-	bad                    float64
-	events                 float64 // chance that a CQ is waited for instead of polled
-	shared                 float64 // chance that an application has a shared receive queue
-	remote                 float64 // chance that a region is not mapped
-	strips                 float64 // chance that an XRC connection loses a queue or a window
-	doors                  float64 // share of requests that open and shut memory windows
+	// receiveBudget bounds the bytes of the receives that one queue has posted, so that no queue takes
+	// the memory that another needs to go on.
+	receiveBudget int
+	isSlow        bool // applications post receives late
+	bad           float64
+	events        float64 // chance that a CQ is waited for instead of polled
+	shared        float64 // chance that an application has a shared receive queue
+	remote        float64 // chance that a region is not mapped
+	strips        float64 // chance that an XRC connection loses a queue or a window
+	doors         float64 // share of requests that open and shut memory windows
 
 	partitions, clogs, restarts, deaths, deregs, cycles, overruns, ports bool
 	mishapGap                                                            time.Duration
@@ -94,9 +97,9 @@ func (w *World) makePlan() {
 	p.remote = w.pickFloat(0, 0.5, 1)
 	p.profile.Delay = time.Duration(w.pick(1, 5, 5, 20, 20, 200, 200, 8000)) * time.Microsecond
 	p.marks = w.pickFloat(0, 0, 0, 0.05)
-	p.areaBytes, p.windowsRoom = 640<<10, 640<<10
+	p.areaBytes, p.windowsRoom, p.receiveBudget = 640<<10, 640<<10, 64<<10
 	w.planFaults(w.cfg.Faults)
-	if w.chance(0.03) {
+	if w.chance(0.03) && !p.isMany() {
 		w.planLarge()
 	}
 	p.doors = w.pickFloat(0, 0, 0.05, 0.3)

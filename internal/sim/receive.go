@@ -10,10 +10,6 @@ import (
 	"github.com/softrnic/softrnic/internal/sim/check"
 )
 
-// receiveBudget bounds the bytes of the receives that one queue has posted, so that no queue takes
-// the memory that another needs to go on.
-const receiveBudget = 64 << 10
-
 // receive is a posted receive.
 type receive struct {
 	id     uint64
@@ -185,7 +181,7 @@ func (a *app) newSharedQueue(xrc *cq) *sharedQueue {
 	s := &sharedQueue{app: a, maxSGE: w.between(1, 4), cq: a.cqs[0]}
 	s.each = max(min(w.plan.maxMessage, sharedMost), 1)
 	req := abi.CreateSRQReq{PD: a.pd}
-	budget := receiveBudget
+	budget := w.plan.receiveBudget
 	if xrc != nil {
 		s.cq, s.isXRC = xrc, true
 		req.Type, req.XRCD, req.CQ = srqTypeXRC, a.xrcd, xrc.handle

@@ -14,7 +14,7 @@ import (
 // Config chooses a run. What is zero is chosen by the seed.
 type Config struct {
 	Seed     uint64
-	Hosts    int           // 1…16
+	Hosts    int           // 1…4096; above 16 programs have less memory and time each
 	Duration time.Duration // of the trouble, in virtual time
 	Faults   string        // one of FaultNames
 	World    string        // one of WorldNames; empty: WorldVerbs
@@ -40,16 +40,13 @@ type Report struct {
 // ErrFailed is wrapped by the error of a run in which something was wrong.
 var ErrFailed = errors.New("the simulation found a fault")
 
-// hostsMax bounds Config.Hosts: QPN ranges and addresses are per host.
-const hostsMax = 16
-
 // Run plays one seed. Its error wraps ErrFailed where a checker found a fault; the report is
 // complete then too.
 func Run(cfg Config) (Report, error) {
 	switch {
-	case cfg.Hosts < 0 || cfg.Hosts > hostsMax:
+	case cfg.Hosts < 0 || cfg.Hosts > HostsMax:
 		return Report{}, fmt.Errorf("sim: %d hosts; use 1…%d, or 0 to let the seed choose",
-			cfg.Hosts, hostsMax)
+			cfg.Hosts, HostsMax)
 	case cfg.Duration < 0 || cfg.Duration > time.Hour:
 		return Report{}, fmt.Errorf("sim: a duration of %v; use up to an hour", cfg.Duration)
 	case cfg.Faults != "" && !slices.Contains(FaultNames, cfg.Faults):

@@ -179,7 +179,9 @@ func TestRun_Choices_AreTaken(t *testing.T) {
 	if got := cfg.Replay(); got != "rnic sim --seed 3 --hosts 3 --duration 3ms --faults heavy" {
 		t.Errorf("replay %q", got)
 	}
-	for _, bad := range []Config{{Hosts: 17}, {Duration: -1}, {Faults: "terrible"}} {
+	for _, bad := range []Config{
+		{Hosts: HostsMax + 1}, {Hosts: -1}, {Duration: -1}, {Faults: "terrible"},
+	} {
 		if _, err := Run(bad); err == nil || errors.Is(err, ErrFailed) {
 			t.Errorf("%+v: %v", bad, err)
 		}

@@ -33,7 +33,7 @@ type World struct {
 	vandals   []*vandal
 	board     *board       // of a world of connections, else nil
 	streams   *streamWorld // of a world of iWARP, else nil
-	restless  restless
+	restless  int          // who was not at rest when somebody asked the last time
 	isCalm    bool
 	healedAt  clock.Time
 	calmAt    clock.Time
@@ -89,6 +89,7 @@ func newEmptyWorld(cfg Config) *World {
 
 // populate makes what the plan says.
 func (w *World) populate() {
+	w.planMany()
 	for i := range w.plan.hosts {
 		w.hosts = append(w.hosts, newHost(w, i))
 	}
@@ -186,8 +187,8 @@ func (w *World) stirAll() {
 	}
 }
 
-// isSettled reports that trouble is over and that everything posted has come to an end. Each program
-// asks after each look at its queues: what was not at rest the last time is asked first.
+// isSettled reports that trouble is over and that everything posted has come to an end. Each
+// program asks after each look at its queues: what was not at rest the last time is asked first.
 func (w *World) isSettled() bool {
 	if w.court.HasFailed() {
 		return true
@@ -195,25 +196,25 @@ func (w *World) isSettled() bool {
 	if !w.isCalm || w.inFlight > 0 {
 		return false
 	}
-	r := &w.restless
-	return (w.streams == nil ||
-		holdsForAll(&r.host, len(w.hosts), func(i int) bool { return !w.hosts[i].hasUnread() })) &&
-		holdsForAll(&r.app, len(w.apps), func(i int) bool { return w.apps[i].isSettled() }) &&
-		holdsForAll(&r.pair, len(w.pairs), func(i int) bool {
-			return !w.pairs[i].isDoomed || w.pairs[i].isOver()
-		})
-}
-
-// restless is who was not at rest when somebody asked the last time, by number.
-type restless struct{ host, app, pair int }
-
-// holdsForAll asks for all numbers below n, from the first given on, which becomes the one that
-// says no.
-func holdsForAll(first *int, n int, holds func(i int) bool) bool {
+	apps, pairs := len(w.apps), len(w.pairs)
+	n := apps + pairs
+	if w.streams != nil {
+		n += len(w.hosts)
+	}
 	for i := range n {
-		at := (*first + i) % n
-		if !holds(at) {
-			*first = at
+		at := (w.restless + i) % n
+		isSettled := false
+		switch {
+		case at < apps:
+			isSettled = w.apps[at].isSettled()
+		case at < apps+pairs:
+			p := w.pairs[at-apps]
+			isSettled = !p.isDoomed || p.isOver()
+		default:
+			isSettled = !w.hosts[at-apps-pairs].hasUnread()
+		}
+		if !isSettled {
+			w.restless = at
 			return false
 		}
 	}
@@ -253,12 +254,15 @@ func (w *World) newID() uint64 {
 	return w.ids
 }
 
+// endpointsMax is how many queue pairs an application has when it gets no more.
+const endpointsMax = 8
+
 // pickApp returns some application that lives, or nil.
 func (w *World) pickApp() *app {
 	var all []*app
 	for _, h := range w.hosts {
 		for _, a := range h.apps {
-			if !a.isGone && !a.process.isDead && len(a.endpoints) < 8 {
+			if !a.isGone && !a.process.isDead && len(a.endpoints) < endpointsMax {
 				all = append(all, a)
 			}
 		}

@@ -32,8 +32,12 @@ type Conversation struct {
 
 	notReadyTill   clock.Time
 	notReadyPacket uint64
-	isRepeated     bool
-	repeats        int // of that packet
+	// early is a NAK that came while data before its packet were missing, and until when it had the
+	// requester wait; 0 once the packet was sent again.
+	earlyPacket uint64
+	earlyTill   clock.Time
+	isRepeated  bool
+	repeats     int // of that packet
 }
 
 // rnrForever is the rnr_retry without an end (IBTA 9.7.5.2.8).
@@ -115,6 +119,9 @@ func (c *Conversation) Request(now clock.Time, h *ib.Headers, payload []byte) {
 		if late := now.Sub(c.notReadyTill); late > notReadyLate {
 			c.Court.Failf("%s: repeats PSN %v %v after the receiver's time", c.Name, h.BTH.PSN, late)
 		}
+	}
+	if at == c.earlyPacket {
+		c.earlyTill = 0
 	}
 	switch {
 	case at > c.high:
@@ -263,7 +270,8 @@ func (c *Conversation) completeBefore(end uint64) int {
 
 // Arrived takes an answer that the requester gets. A receiver-not-ready NAK for the oldest open
 // packet keeps the requester silent for its time, unless it is a repetition (case T13). Where data
-// before it are missing, the NAK says no more than that they are (IBTA 9.7.5.1.5).
+// before it are missing, the NAK need say no more than that they are (IBTA 9.7.5.1.5); a requester
+// may take it for more, and the next one for a repetition.
 func (c *Conversation) Arrived(now clock.Time, h *ib.Headers) {
 	at := c.number(h.BTH.PSN)
 	if at >= c.high || at < c.una {
@@ -280,7 +288,12 @@ func (c *Conversation) Arrived(now clock.Time, h *ib.Headers) {
 		c.repeats = 0
 		c.notReadyTill = 0 // it was ready for a copy that came another way
 	}
-	if isAnswer || s.Kind() != ib.SyndromeRNRNAK || c.una != at {
+	if isAnswer || s.Kind() != ib.SyndromeRNRNAK {
+		return
+	}
+	till := now.Add(max(s.RNRTimer().Duration(), time.Microsecond))
+	if c.una != at {
+		c.earlyPacket, c.earlyTill = at, till
 		return
 	}
 	if at == c.notReadyPacket && !c.isRepeated && c.notReadyTill != 0 {
@@ -289,8 +302,10 @@ func (c *Conversation) Arrived(now clock.Time, h *ib.Headers) {
 	if at != c.notReadyPacket {
 		c.repeats = 0
 	}
-	c.notReadyPacket, c.isRepeated = at, false
-	c.notReadyTill = now.Add(max(s.RNRTimer().Duration(), time.Microsecond))
+	c.notReadyPacket, c.isRepeated, c.notReadyTill = at, false, till
+	if c.earlyPacket == at && c.earlyTill != 0 {
+		c.notReadyTill = c.earlyTill // this one repeats it, as two copies of the packet were under way
+	}
 }
 
 // advance moves una up to a packet, but not over one whose data are missing.

@@ -75,6 +75,8 @@ func ack(psn, msn uint32) talk {
 
 var read = talk{who: 'r', opcode: ib.RCReadRequest, psn: 0xfffffe, length: 3 * testMTU}
 
+var smallRead = talk{who: 'r', opcode: ib.RCReadRequest, psn: 0xfffffe, length: testMTU}
+
 //tidy:table
 var conversations = []struct {
 	name string
@@ -186,6 +188,29 @@ var conversations = []struct {
 		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},
 		{at: 20_020_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xfffffe, bytes: 10},
 	}, "after the receiver's time"},
+	{"not ready, told twice while data are missing", []talk{
+		smallRead, send(0xffffff),
+		{at: 50, who: 'r', opcode: ib.RCSendOnly, psn: 0xffffff, bytes: 10},
+		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xffffff, syndrome: wait},
+		{at: 200, who: 'v', opcode: ib.RCReadResponseOnly, psn: 0xfffffe, syndrome: none},
+		{at: 300, who: 'v', opcode: ib.RCAcknowledge, psn: 0xffffff, syndrome: wait},
+		{at: 10_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xffffff, bytes: 10},
+	}, ""},
+	{"not ready, told twice, and impatient", []talk{
+		smallRead, send(0xffffff),
+		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xffffff, syndrome: wait},
+		{at: 200, who: 'v', opcode: ib.RCReadResponseOnly, psn: 0xfffffe, syndrome: none},
+		{at: 300, who: 'v', opcode: ib.RCAcknowledge, psn: 0xffffff, syndrome: wait},
+		{at: 10_099, who: 'r', opcode: ib.RCSendOnly, psn: 0xffffff, bytes: 10},
+	}, "before the receiver is ready"},
+	{"not ready, sent again, not ready, and impatient", []talk{
+		smallRead, send(0xffffff),
+		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xffffff, syndrome: wait},
+		{at: 200, who: 'r', opcode: ib.RCSendOnly, psn: 0xffffff, bytes: 10},
+		{at: 300, who: 'v', opcode: ib.RCReadResponseOnly, psn: 0xfffffe, syndrome: none},
+		{at: 400, who: 'v', opcode: ib.RCAcknowledge, psn: 0xffffff, syndrome: wait},
+		{at: 10_100, who: 'r', opcode: ib.RCSendOnly, psn: 0xffffff, bytes: 10},
+	}, "before the receiver is ready"},
 	{"not ready, then acknowledged", []talk{
 		send(0xfffffe),
 		{at: 100, who: 'v', opcode: ib.RCAcknowledge, psn: 0xfffffe, syndrome: wait},

@@ -10,8 +10,8 @@ import (
 //
 // Most of an address space is never used. A page in which nobody had a right to change anything yet
 // holds the blank pattern, which is its shadow; what somebody changed there is found when the page
-// comes into use, or in the end. So making a memory, verifying it, and using it for another run cost
-// what is used of it.
+// comes into use, or in the end. So making a memory, verifying it, and using it for another run
+// cost what is used of it.
 type Memory struct {
 	Court *Court
 	Name  string
