@@ -34,15 +34,11 @@ type flying struct {
 
 // station is a NIC with one program that connects.
 type station struct {
-	*bench
-	f       *fabric
-	addr    string
-	s       *CMSession
-	channel uint32
-	events  []ConnectionEvent
-	async   []Event
-	groups  map[netip.Addr]map[uint32]bool
-	isDown  bool
+	*party
+	f      *fabric
+	addr   string
+	groups map[netip.Addr]map[uint32]bool
+	isDown bool
 }
 
 const stationIf = 7
@@ -71,7 +67,7 @@ func newFabric(t *testing.T, hosts int) *fabric {
 func (f *fabric) newStation(number byte) *station {
 	f.t.Helper()
 	h := &station{f: f, groups: map[netip.Addr]map[uint32]bool{}}
-	h.bench = &bench{t: f.t, heap: new(arena), now: f.now}
+	h.party = &party{bench: &bench{t: f.t, heap: new(arena), now: f.now}, around: f}
 	h.n = New(Config{
 		Devices: oneDevice, NodeGUID: rdma.GUID(0x1000 + uint64(number)), Version: "test",
 		Secret: uint64(number) * 0x9e3779b97f4a7c15, Memory: h.heap, Groups: h,
@@ -79,7 +75,7 @@ func (f *fabric) newStation(number byte) *station {
 	v4 := netip.AddrFrom4([4]byte{10, 0, 0, number})
 	v6 := netip.AddrFrom16([16]byte{0: 0xfd, 15: number})
 	ll := netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 15: number})
-	h.addr = v4.String()
+	h.addr, h.name = v4.String(), v4.String()
 	p := Port{MTU: rdma.MTU1024, Active: true}
 	own := []netip.Addr{v4, v6, ll, ipOf("127.0.0.1"), netip.IPv6Loopback()}
 	for i, a := range own {
@@ -98,16 +94,6 @@ func (f *fabric) newStation(number byte) *station {
 	h.pd = pd
 	h.s, h.channel = h.join("test")
 	return h
-}
-
-// join opens a session with one channel.
-func (h *station) join(name string) (*CMSession, uint32) {
-	h.t.Helper()
-	s, r := h.n.OpenCM(h.f.now, CMConfig{Name: name, PID: 7, PortMin: 1024})
-	h.granted(r)
-	ch, r := s.CreateEventChannel()
-	h.granted(r)
-	return s, ch
 }
 
 // run moves everything until nothing is left to do, or d has passed.
@@ -139,6 +125,8 @@ func (f *fabric) run(d time.Duration) {
 		}
 	}
 }
+
+func (f *fabric) time() clock.Time { return f.now }
 
 // next is when something happens by itself.
 func (f *fabric) next() clock.Time {
@@ -180,20 +168,7 @@ func (h *station) turn() bool {
 		busy = true
 		h.emit(&p)
 	}
-	var e Event
-	for h.n.PollEvent(&e) {
-		h.async = append(h.async, e)
-	}
-	var c ConnectionEvent
-	for h.n.PollConnectionEvent(&c) {
-		h.events = append(h.events, c)
-	}
-	var l Lookup
-	for h.n.PollLookup(&l) {
-		busy = true
-		r := h.f.route(h, &l)
-		h.n.HandleRoute(h.now, &r)
-	}
+	busy = h.collect(func(l *Lookup) Route { return h.f.route(h, l) }) || busy
 	return busy || h.n.HasWork()
 }
 
@@ -236,18 +211,6 @@ func cmAddr(text string, port uint16) abi.CMAddr {
 	return a.abi()
 }
 
-// id makes an identifier of a session.
-func (h *station) id(space portSpace, t rdma.QPType) uint32 {
-	h.t.Helper()
-	id, r := h.s.CreateID(&abi.CreateIDReq{
-		Channel: h.channel, PortSpace: uint32(space), QPType: uint32(t),
-	})
-	h.granted(r)
-	return id
-}
-
-func (h *station) tcp() uint32 { h.t.Helper(); return h.id(spaceTCP, rdma.QPTypeRC) }
-
 // listen makes a listener.
 func (h *station) listen(space portSpace, addr string, port uint16, backlog uint32) uint32 {
 	h.t.Helper()
@@ -257,52 +220,6 @@ func (h *station) listen(space portSpace, addr string, port uint16, backlog uint
 	_, r = h.s.Listen(&abi.CMListenReq{ID: id, Backlog: backlog})
 	h.granted(r)
 	return id
-}
-
-// resolve takes an identifier to where it may connect.
-func (h *station) resolve(id uint32, addr string, port uint16) {
-	h.t.Helper()
-	h.granted(h.s.ResolveAddr(h.f.now, &abi.CMAddrReq{ID: id, Dst: cmAddr(addr, port)}))
-	h.expect(eventAddrResolved, id)
-	h.granted(h.s.ResolveRoute(h.f.now, &abi.CMAddrReq{ID: id}))
-	h.expect(eventRouteResolved, id)
-}
-
-// wait runs until the station has an event, and takes it.
-func (h *station) wait(d time.Duration) *abi.CMEvent {
-	h.t.Helper()
-	h.f.run(0)
-	for end := h.f.now.Add(d); len(h.events) == 0; {
-		next := h.f.next()
-		if next > end {
-			h.t.Fatalf("%s: no event within %v", h.addr, d)
-		}
-		h.f.run(time.Duration(max(next-h.f.now, 0)))
-	}
-	e := h.events[0]
-	h.events = h.events[1:]
-	return &e.Record
-}
-
-// expect takes the next event and wants it to be of a kind, about an identifier.
-func (h *station) expect(kind eventKind, id uint32) *abi.CMEvent {
-	h.t.Helper()
-	e := h.wait(5 * time.Minute)
-	if eventKind(e.Event) != kind || id != 0 && e.ID != id {
-		h.t.Fatalf("%s: event %d about %d (status %d), want %d about %d", h.addr, e.Event, e.ID,
-			e.Status, kind, id)
-	}
-	return e
-}
-
-// silent wants no event for a while.
-func (h *station) silent(d time.Duration) {
-	h.t.Helper()
-	h.f.run(d)
-	if len(h.events) > 0 {
-		e := &h.events[0].Record
-		h.t.Fatalf("%s: unwanted event %d about %d, status %d", h.addr, e.Event, e.ID, e.Status)
-	}
 }
 
 func (h *station) query(id uint32) abi.CMRoute {
@@ -319,17 +236,6 @@ func params(qpn uint32, private string) abi.CMParam {
 	}
 	setPrivate(&p, []byte(private))
 	return p
-}
-
-// refused wants a refusal with an errno.
-func (h *station) refused(r *rdma.Refusal, errno syscall.Errno) {
-	h.t.Helper()
-	if r == nil || r.Errno != errno {
-		h.t.Fatalf("got %v, want a refusal with %v", r, errno)
-	}
-	if r.Reason == "" {
-		h.t.Fatalf("%v without words", errno)
-	}
 }
 
 // connect brings a connection about and returns both its ends. The listener is there.

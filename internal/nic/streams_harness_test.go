@@ -38,13 +38,9 @@ type act struct {
 
 // node is a NIC with one program.
 type node struct {
-	*bench
+	*party
 	lan       *lan
 	addr      netip.Addr
-	s         *CMSession
-	channel   uint32
-	events    []ConnectionEvent
-	async     []Event
 	listeners map[StreamID]StreamListener
 	taken     map[netip.AddrPort]bool // by other programs
 	socks     map[StreamID]*sock
@@ -89,7 +85,9 @@ func (l *lan) newNode(number byte, devices []DeviceConfig) *node {
 		listeners: map[StreamID]StreamListener{}, taken: map[netip.AddrPort]bool{},
 		socks: map[StreamID]*sock{},
 	}
-	h.bench = &bench{t: l.t, heap: new(arena), now: l.now}
+	h.party = &party{
+		bench: &bench{t: l.t, heap: new(arena), now: l.now}, around: l, name: h.addr.String(),
+	}
 	h.n = New(Config{
 		Devices: devices, NodeGUID: rdma.GUID(0x1000 + uint64(number)), Version: "test",
 		Secret: uint64(number) * 0x9e3779b97f4a7c15, Memory: h.heap, Streams: h,
@@ -106,7 +104,7 @@ func (l *lan) newNode(number byte, devices []DeviceConfig) *node {
 	pd, r := h.c.AllocPD()
 	h.granted(r)
 	h.pd = pd
-	h.s, h.channel = h.join()
+	h.s, h.channel = h.join("test")
 	return h
 }
 
@@ -124,15 +122,6 @@ func (h *node) portOf(t Transport, number byte) Port {
 		})
 	}
 	return p
-}
-
-func (h *node) join() (*CMSession, uint32) {
-	h.t.Helper()
-	s, r := h.n.OpenCM(h.lan.now, CMConfig{Name: "test", PID: 7, PortMin: 1024})
-	h.granted(r)
-	ch, r := s.CreateEventChannel()
-	h.granted(r)
-	return s, ch
 }
 
 // Listen implements StreamPort.
@@ -370,6 +359,8 @@ func (l *lan) run(d time.Duration) {
 	}
 }
 
+func (l *lan) time() clock.Time { return l.now }
+
 // next is when something happens by itself.
 func (l *lan) next() clock.Time {
 	at := clock.Never
@@ -408,19 +399,9 @@ func (h *node) turn() bool {
 	for h.n.PollTransmit(h.now, &p) {
 		busy = true
 	}
-	var e Event
-	for h.n.PollEvent(&e) {
-		h.async = append(h.async, e)
-	}
-	var c ConnectionEvent
-	for h.n.PollConnectionEvent(&c) {
-		h.events = append(h.events, c)
-	}
-	var k Lookup
-	for h.n.PollLookup(&k) {
-		busy = true
-		h.n.HandleRoute(h.now, &Route{ID: k.ID, Source: h.addr, MTU: rdma.MTU1024})
-	}
+	busy = h.collect(func(l *Lookup) Route {
+		return Route{ID: l.ID, Source: h.addr, MTU: rdma.MTU1024}
+	}) || busy
 	return busy || h.n.HasWork()
 }
 
@@ -468,19 +449,9 @@ func (s *sock) send(v *work.Vector) {
 	s.node.n.HandleSent(l.now, s.id, n, s.wasFull)
 }
 
-// id makes an identifier.
-func (h *node) id() uint32 {
-	h.t.Helper()
-	id, r := h.s.CreateID(&abi.CreateIDReq{
-		Channel: h.channel, PortSpace: uint32(spaceTCP), QPType: uint32(rdma.QPTypeRC),
-	})
-	h.granted(r)
-	return id
-}
-
 func (h *node) listen(at string, port uint16, backlog uint32) (uint32, *rdma.Refusal) {
 	h.t.Helper()
-	id := h.id()
+	id := h.tcp()
 	_, r := h.s.BindAddr(&abi.CMAddrReq{ID: id, Src: cmAddr(at, port)})
 	h.granted(r)
 	_, r = h.s.Listen(&abi.CMListenReq{ID: id, Backlog: backlog})
@@ -498,50 +469,9 @@ func (h *node) server() uint32 {
 // caller takes an identifier to where it may connect to a node.
 func (h *node) caller(to *node) uint32 {
 	h.t.Helper()
-	id := h.id()
-	h.granted(h.s.ResolveAddr(h.lan.now, &abi.CMAddrReq{
-		ID: id, Dst: cmAddr(to.addr.String(), lanPort),
-	}))
-	h.expect(eventAddrResolved, id)
-	h.granted(h.s.ResolveRoute(h.lan.now, &abi.CMAddrReq{ID: id}))
-	h.expect(eventRouteResolved, id)
+	id := h.tcp()
+	h.resolve(id, to.addr.String(), lanPort)
 	return id
-}
-
-// wait runs until the node has an event, and takes it.
-func (h *node) wait(d time.Duration) *abi.CMEvent {
-	h.t.Helper()
-	h.lan.run(0)
-	for end := h.lan.now.Add(d); len(h.events) == 0; {
-		next := h.lan.next()
-		if next > end {
-			h.t.Fatalf("%v: no event within %v", h.addr, d)
-		}
-		h.lan.run(time.Duration(max(next-h.lan.now, 0)))
-	}
-	e := h.events[0]
-	h.events = h.events[1:]
-	return &e.Record
-}
-
-func (h *node) expect(kind eventKind, id uint32) *abi.CMEvent {
-	h.t.Helper()
-	e := h.wait(5 * time.Minute)
-	if eventKind(e.Event) != kind || id != 0 && e.ID != id {
-		h.t.Fatalf("%v: event %d about %d (status %d), want %d about %d", h.addr, e.Event, e.ID,
-			e.Status, kind, id)
-	}
-	return e
-}
-
-// silent wants no event for a while.
-func (h *node) silent(d time.Duration) {
-	h.t.Helper()
-	h.lan.run(d)
-	if len(h.events) > 0 {
-		e := &h.events[0].Record
-		h.t.Fatalf("%v: unwanted event %d about %d, status %d", h.addr, e.Event, e.ID, e.Status)
-	}
 }
 
 // end is one end of a connection.

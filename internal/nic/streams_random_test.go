@@ -121,7 +121,7 @@ func (c *chaos) heed(side int) {
 // begin takes a new identifier to where it may connect, to either node.
 func (c *chaos) begin(side int) {
 	h, to := c.nodes[side], c.nodes[c.r.IntN(2)]
-	id := h.id()
+	id := h.tcp()
 	h.granted(h.s.ResolveAddr(c.now, &abi.CMAddrReq{ID: id, Dst: cmAddr(to.addr.String(), lanPort)}))
 	h.s.ResolveRoute(c.now, &abi.CMAddrReq{ID: id})
 	c.ids[side] = append(c.ids[side], id)

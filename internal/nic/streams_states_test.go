@@ -143,7 +143,7 @@ var blows = []struct {
 	}},
 	{"the program's connections go", true, func(c *couple, e *end) {
 		e.n.CloseCM(c.now, e.s)
-		e.s, e.channel = e.join()
+		e.s, e.channel = e.join("test")
 	}},
 	{"the program's device goes", false, func(c *couple, e *end) {
 		e.n.CloseContext(c.now, e.c)

@@ -420,7 +420,7 @@ func TestListen_TCPPortOfAnotherProgram(t *testing.T) {
 func TestListen_PortThatTheNICChooses_IsOneThatTCPHas(t *testing.T) {
 	l := newLAN(t)
 	h := l.nodes[0]
-	id := h.id()
+	id := h.tcp()
 	route, r := h.s.BindAddr(&abi.CMAddrReq{ID: id, Src: cmAddr("0.0.0.0", 0)})
 	h.granted(r)
 	h.taken[netip.AddrPortFrom(netip.IPv4Unspecified(), route.Src.Port)] = true
