@@ -18,6 +18,14 @@ var ErrClosed = errors.New("port is closed")
 // TrailerBytes is the room that Send needs behind each Buf, within its capacity, for the ICRC.
 const TrailerBytes = 4
 
+// A port may send datagrams of one path and length as one, the last of them shorter or not: no more
+// than so many, and no more bytes, ICRCs included, than a length field of IPv4 or IPv6 holds beside
+// headers. Batches that end with a whole one take the fewest.
+const (
+	GroupDatagramsMax = 64 // UDP_MAX_SEGMENTS of the oldest kernels; newer ones allow twice that
+	GroupBytesMax     = 65535 - 40 - 8 - 20
+)
+
 // Datagram is one RoCE v2 packet with the path that it takes or took.
 type Datagram struct {
 	// Buf is the UDP payload from the BTH to the last pad byte; the ICRC is not part of it.

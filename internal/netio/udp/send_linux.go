@@ -15,10 +15,6 @@ const (
 	// the lane's thread is away.
 	sendMessagesMax = 32
 	sendPacketsMax  = 512
-	// segmentsMax is UDP_MAX_SEGMENTS of the oldest kernels; newer ones allow twice that.
-	segmentsMax = 64
-	// segmentedBytesMax keeps a segmented send within one IPv6 or IPv4 packet's length field.
-	segmentedBytesMax = 65535 - 40 - 8 - 20
 	// fullTriesMax bounds how often in a row a packet is put off because a device queue refuses
 	// it: a device that never takes any must not stop traffic to others.
 	fullTriesMax = 64
@@ -84,7 +80,7 @@ func (p *Port) sendSome(batch []netio.Datagram) (int, bool, error) {
 	o.reset()
 	taken := 0
 	for taken < len(batch) && o.hasRoom() && p.senderOf(&batch[taken]) == s {
-		n := p.groupLen(batch[taken:], min(segmentsMax, len(o.iovecs)-o.used))
+		n := p.groupLen(batch[taken:], min(netio.GroupDatagramsMax, len(o.iovecs)-o.used))
 		p.putGroup(batch[taken:taken+n], s)
 		taken += n
 	}
@@ -108,7 +104,7 @@ func (p *Port) sendSome(batch []netio.Datagram) (int, bool, error) {
 // senderOf returns the socket for a datagram, or nil when no socket can carry it.
 func (p *Port) senderOf(d *netio.Datagram) *sender {
 	if len(d.Buf) < ib.BTHLen || cap(d.Buf)-len(d.Buf) < netio.TrailerBytes ||
-		len(d.Buf)+netio.TrailerBytes > segmentedBytesMax {
+		len(d.Buf)+netio.TrailerBytes > netio.GroupBytesMax {
 		return nil
 	}
 	src, dst := d.Path.Src, d.Path.Dst
@@ -138,7 +134,7 @@ func (p *Port) groupLen(batch []netio.Datagram, limit int) int {
 	for n < min(limit, len(batch)) {
 		d := &batch[n]
 		total += len(d.Buf) + roce.ICRCLen
-		if len(d.Buf) > size || len(d.Buf) < ib.BTHLen || total > segmentedBytesMax ||
+		if len(d.Buf) > size || len(d.Buf) < ib.BTHLen || total > netio.GroupBytesMax ||
 			cap(d.Buf)-len(d.Buf) < netio.TrailerBytes || !isSamePath(first, d) {
 			break
 		}
