@@ -90,10 +90,16 @@ func (l *lane) doRevoking(f func(now clock.Time)) bool {
 		f(now)
 		waits = l.nic.TakeDirectWaits()
 	})
-	patience := time.Now().Add(libraryPatience)
+	return ok && l.awaitLibraries(waits, libraryPatience)
+}
+
+// awaitLibraries waits for libraries that may still use what was taken back, and takes the device
+// away from those that do not come out in time.
+func (l *lane) awaitLibraries(waits []nic.DirectWait, patience time.Duration) bool {
+	ok, end := true, time.Now().Add(patience)
 	for pause := libraryPause; ok && len(waits) > 0; pause = min(2*pause, libraryPauseMax) {
 		time.Sleep(pause)
-		isLate := time.Now().After(patience)
+		isLate := time.Now().After(end)
 		ok = l.do(func(clock.Time) {
 			waits = slices.DeleteFunc(waits, nic.DirectWait.IsOver)
 			for i := range waits {

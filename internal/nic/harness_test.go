@@ -50,10 +50,16 @@ func gid(last byte) (g [16]byte) {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
-	b := &bench{t: t, heap: new(arena)}
-	b.n = New(Config{
-		Devices: oneDevice, NodeGUID: 0x1234, Secret: 42, Memory: b.heap, Version: "test",
+	return newBenchOf(t, Config{
+		Devices: oneDevice, NodeGUID: 0x1234, Secret: 42, Version: "test",
 	})
+}
+
+func newBenchOf(t testing.TB, cfg Config) *bench {
+	t.Helper()
+	b := &bench{t: t, heap: new(arena)}
+	cfg.Memory = b.heap
+	b.n = New(cfg)
 	b.n.HandOver(true) // as the daemon does unless somebody looks at packets
 	v6 := [16]byte{0: 0xfd, 15: 1}
 	b.n.SetPort(0, 0, Port{MTU: rdma.MTU1024, Active: true, GIDs: []abi.GIDEntry{
