@@ -73,6 +73,7 @@ type lane struct {
 	router     *router
 	gone       []lostPeer // unreachable peers to report after the packets
 	stats      laneStats
+	mover      mover
 	taps       pcap.Taps
 	// streams is TCP; nil without a device that needs it. home is the network namespace that its
 	// sockets belong to.
@@ -247,6 +248,7 @@ func (l *lane) run() {
 	defer close(l.stopped)
 	l.enterHome()
 	l.stats.prioritised = hurry()
+	l.mover.start()
 	debug.SetPanicOnFault(true)
 	for l.isOpen() {
 		l.turnUntilFault()
@@ -302,6 +304,9 @@ func (l *lane) turnUntilFault() {
 		now := l.now()
 		if l.turn(now) {
 			l.rested = now
+			if l.mover.look(now, l.stats.sleeps) {
+				l.stats.moves++
+			}
 			if now-l.looked > clock.Time(glance) {
 				l.wait(now, 0)
 			}

@@ -31,6 +31,7 @@ const (
 // laneStats counts what neither the NIC nor the ports count.
 type laneStats struct {
 	turns, sleeps  uint64
+	moves          uint64 // to another processor
 	prioritised    bool
 	looped         uint64 // packets that stayed on this NIC
 	malformed      uint64 // headers that do not parse

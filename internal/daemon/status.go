@@ -125,7 +125,7 @@ func (s *laneStats) named() map[string]uint64 {
 		prioritised = 1
 	}
 	return map[string]uint64{
-		"turns": s.turns, "sleeps": s.sleeps, "prioritised": prioritised,
+		"turns": s.turns, "sleeps": s.sleeps, "moves": s.moves, "prioritised": prioritised,
 		"looped_packets": s.looped, "malformed_packets": s.malformed,
 		"unknown_opcode_packets": s.badOpcode, "packets_not_for_us": s.notForUs,
 		"spoofed_packets": s.spoofed, "packets_without_network": s.withoutNetwork,
