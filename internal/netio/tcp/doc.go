@@ -20,7 +20,7 @@
 // turn, since an answer to what was just received is often on its way.
 //
 // What is received goes to memory of the application where the NIC offers some
-// (nic.NIC.ReceiveSpace), the rest to a buffer of the port in the same system call. What is sent
+// (nic.NIC.ReceiveSpace), which it does for long FPDUs, else to a buffer of the port. What is sent
 // goes from where the NIC has it. Why there is no MSG_ZEROCOPY, and no injection of faults, is in
 // docs/adr/0022-kernel-tcp.md.
 package tcp
