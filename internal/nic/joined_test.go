@@ -10,8 +10,8 @@ import (
 	"github.com/softrnic/softrnic/internal/rdma"
 )
 
-// TestStreams_HandleJoined_MovesDataAndIsShown connects two queue pairs of one NIC, whose shell says
-// so between the request and the reply of MPA.
+// TestStreams_HandleJoined_MovesDataAndIsShown connects two queue pairs of one NIC, whose shell
+// says so between the request and the reply of MPA.
 func TestStreams_HandleJoined_MovesDataAndIsShown(t *testing.T) {
 	l := newLAN(t, DeviceConfig{Name: "iwarp0", Transport: TransportIWARP})
 	x := l.nodes[0]
