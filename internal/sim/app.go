@@ -46,6 +46,7 @@ type app struct {
 	chains       [cellCount / 2]*check.Chain
 	segmentsHeld int
 	scratch      []byte
+	list         []abi.SGE
 
 	cqs       []*cq
 	srq       *sharedQueue

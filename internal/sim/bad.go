@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/softrnic/softrnic/internal/abi"
@@ -206,7 +207,7 @@ func (e *endpoint) postBad() bool {
 	if r.pieces == nil {
 		return false
 	}
-	r.badList = sges(r.pieces)
+	r.badList = slices.Clone(e.app.sges(r.pieces))
 	r.wqe.Opcode = uint8(rdma.WRWrite)
 	if e.kind == rdma.QPTypeUD {
 		if !e.addressAny(&r) {

@@ -208,7 +208,7 @@ func (a *app) cut(total, most int, use areaUse) []piece {
 	if most > 1 && w.chance(0.5) {
 		count = w.between(1, w.pick(min(most, 6), most))
 	}
-	var out []piece
+	out := make([]piece, 0, count)
 	for left := total; count > 0; count-- {
 		n := left
 		if count > 1 {
@@ -252,14 +252,15 @@ func (a *app) uncut(list []piece) {
 	}
 }
 
-// sges describes pieces to the NIC.
-func sges(list []piece) []abi.SGE {
-	var out []abi.SGE
+// sges describes pieces to the NIC, until the next call.
+func (a *app) sges(list []piece) []abi.SGE {
+	out := a.list[:0]
 	for _, p := range list {
 		out = append(out, abi.SGE{
 			Addr: p.area.address(p.off), Length: uint32(p.n), LKey: p.area.key,
 		})
 	}
+	a.list = out
 	return out
 }
 

@@ -29,6 +29,7 @@ func (a *app) newReceive(owner *endpoint, total, most int) *receive {
 		return nil
 	}
 	r := &receive{id: a.world.newID(), app: a, owner: owner, pieces: list, total: total}
+	r.claims = make([]*check.Claim, 0, len(list))
 	for _, p := range list {
 		r.claims = append(r.claims, a.mem.Claim(p.off, p.n))
 	}
@@ -39,7 +40,7 @@ func (a *app) newReceive(owner *endpoint, total, most int) *receive {
 // enqueue writes the receive into a ring and shows it.
 func (r *receive) enqueue(rq *ring.Producer) {
 	slot := rq.Slot()
-	list := sges(r.pieces)
+	list := r.app.sges(r.pieces)
 	abi.EncodeRecvWQE(slot, &abi.RecvWQE{WRID: r.id, NumSGE: uint32(len(list))})
 	for i := range list {
 		if r.isBad {

@@ -325,8 +325,8 @@ func (e *endpoint) judgeRead(list []piece, want []byte) {
 // claim lets the NIC write the buffers of a request; the function that it returns ends that.
 func (e *endpoint) claim(r *request) (finish func()) {
 	m := e.app.mem
-	var claims []*check.Claim
 	list := slices.Clone(r.pieces)
+	claims := make([]*check.Claim, 0, len(list))
 	for _, p := range list {
 		claims = append(claims, m.Claim(p.off, p.n))
 	}
@@ -438,7 +438,7 @@ func total(list []piece) int {
 func (e *endpoint) encode(r *request) {
 	slot := e.sq.Slot()
 	tail := slot[abi.SendWQEBytes:]
-	list := sges(r.pieces)
+	list := e.app.sges(r.pieces)
 	if r.badList != nil {
 		list = r.badList
 	}

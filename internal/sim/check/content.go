@@ -80,14 +80,15 @@ func Mismatch(got []byte, seed uint64, off int) int {
 	return -1
 }
 
-// mismatchEnd is Mismatch for less than a word.
+// mismatchEnd is Mismatch for a part of one word.
 func mismatchEnd(got []byte, seed uint64, off int) int {
-	var b [contentWord]byte
-	Fill(b[:len(got)], seed, off)
+	word := mix(seed + uint64(off)/contentWord*contentStep)
+	word >>= 8 * (off % contentWord)
 	for i, v := range got {
-		if v != b[i] {
+		if v != byte(word) {
 			return i
 		}
+		word >>= 8
 	}
 	return -1
 }

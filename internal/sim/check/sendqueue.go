@@ -28,14 +28,22 @@ type SendQueue struct {
 	// May holds the errors that something outside the queue has given cause for.
 	May StatusSet
 
-	open   []Send
+	open   []Send // a part of room
+	room   []Send
 	failed bool
 	nSent  int
 }
 
 // Post records a work request.
 func (q *SendQueue) Post(s Send) {
+	if len(q.open) == cap(q.open) && 2*len(q.open) < cap(q.room) {
+		q.open = append(q.room[:0], q.open...) // what is done made room in front
+	}
+	isFull := len(q.open) == cap(q.open)
 	q.open = append(q.open, s)
+	if isFull {
+		q.room = q.open
+	}
 	q.nSent++
 }
 
