@@ -1,10 +1,7 @@
 package sim
 
 import (
-	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,49 +17,10 @@ var regressionCalls = []uint64{
 	15, // a late copy of a REQ that was asked again with a smaller MTU ended the connection
 }
 
-// fixedCallSeeds are what every test run plays; they are short.
-const fixedCallSeeds = 500
+// fixedCalls are many seeds: each is short.
+var fixedCalls = fixedWorld{world: WorldConnections, seeds: 500, regressions: regressionCalls}
 
-var fixedCalls struct {
-	once    sync.Once
-	reports []Report
-}
-
-// playFixedCalls plays the fixed seeds of worlds of connections, once per process.
-func playFixedCalls() []Report {
-	fixedCalls.once.Do(func() {
-		n := uint64(fixedCallSeeds)
-		if isRace || testing.Short() {
-			n = fixedSeedsRace
-		}
-		list := slices.Clone(regressionCalls)
-		for seed := range n {
-			list = append(list, seed+1)
-		}
-		fixedCalls.reports = make([]Report, len(list))
-		var wg sync.WaitGroup
-		lanes := runtime.GOMAXPROCS(0)
-		for lane := range lanes {
-			wg.Go(func() {
-				for i := lane; i < len(list); i += lanes {
-					fixedCalls.reports[i], _ = Run(Config{Seed: list[i], World: WorldConnections})
-				}
-			})
-		}
-		wg.Wait()
-	})
-	return fixedCalls.reports
-}
-
-func TestRunCalls_FixedSeeds_KeepEveryPromise(t *testing.T) {
-	for _, r := range playFixedCalls() {
-		if len(r.Failures) > 0 {
-			tail := r.Tail[max(0, len(r.Tail)-30):]
-			t.Errorf("%s\nseed %d (%s):\n  %s\nreplay: %s", strings.Join(tail, "\n"), r.Seed, r.Plan,
-				strings.Join(r.Failures, "\n  "), Config{Seed: r.Seed, World: WorldConnections}.Replay())
-		}
-	}
-}
+func TestRunCalls_FixedSeeds_KeepEveryPromise(t *testing.T) { fixedCalls.check(t) }
 
 // callMarks are the rare branches that the fixed seeds have to reach.
 //
@@ -92,7 +50,7 @@ func TestRunCalls_FixedSeeds_ReachRareBranches(t *testing.T) {
 	if isRace || testing.Short() {
 		t.Skip("few seeds are played with the race detector or -short; run without")
 	}
-	checkReached(t, playFixedCalls(), callMarks)
+	checkReached(t, fixedCalls.play(), callMarks)
 }
 
 func TestRunCalls_SameSeed_SameTrace(t *testing.T) {

@@ -2,9 +2,7 @@ package sim
 
 import (
 	"errors"
-	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,63 +16,9 @@ var regressionSeeds = []uint64{
 	1009, // query_qp reported the address vector of a queue pair's life before RESET
 }
 
-// Fixed seeds that every test run plays.
-const (
-	fixedSeeds     = 200
-	fixedSeedsRace = 8 // the race detector makes everything ten times slower
-)
+var fixedVerbs = fixedWorld{world: WorldVerbs, seeds: 200, regressions: regressionSeeds}
 
-var fixed struct {
-	once    sync.Once
-	mu      sync.Mutex
-	reports []Report // guarded by mu
-}
-
-// playFixed plays the fixed seeds once per process, several at a time.
-func playFixed() []Report {
-	fixed.once.Do(func() {
-		n := uint64(fixedSeeds)
-		if isRace || testing.Short() {
-			n = fixedSeedsRace
-		}
-		var list []uint64
-		for seed := range n {
-			list = append(list, seed+1)
-		}
-		list = append(list, regressionSeeds...)
-		seeds := make(chan uint64)
-		var wg sync.WaitGroup
-		for range runtime.GOMAXPROCS(0) {
-			wg.Go(func() {
-				for seed := range seeds {
-					r, _ := Run(Config{Seed: seed})
-					fixed.mu.Lock()
-					fixed.reports = append(fixed.reports, r)
-					fixed.mu.Unlock()
-				}
-			})
-		}
-		for _, seed := range list {
-			seeds <- seed
-		}
-		close(seeds)
-		wg.Wait()
-	})
-	return fixed.reports
-}
-
-func TestRun_FixedSeeds_KeepEveryPromise(t *testing.T) {
-	var packets uint64
-	for _, r := range playFixed() {
-		packets += r.Packets + r.Local
-		if len(r.Failures) > 0 {
-			tail := r.Tail[max(0, len(r.Tail)-30):]
-			t.Errorf("%s\nseed %d (%s):\n  %s\nreplay: %s", strings.Join(tail, "\n"), r.Seed, r.Plan,
-				strings.Join(r.Failures, "\n  "), Config{Seed: r.Seed}.Replay())
-		}
-	}
-	t.Logf("%d packets", packets)
-}
+func TestRun_FixedSeeds_KeepEveryPromise(t *testing.T) { fixedVerbs.check(t) }
 
 // marks are the rare branches that the fixed seeds have to reach.
 //
@@ -123,7 +67,7 @@ func TestRun_FixedSeeds_ReachRareBranches(t *testing.T) {
 	if isRace || testing.Short() {
 		t.Skip("few seeds are played with the race detector or -short; run without")
 	}
-	checkReached(t, playFixed(), marks)
+	checkReached(t, fixedVerbs.play(), marks)
 }
 
 // checkReached wants each of the marks in one report at least.

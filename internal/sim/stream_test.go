@@ -1,10 +1,7 @@
 package sim
 
 import (
-	"runtime"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,49 +16,9 @@ var regressionStreams = []uint64{
 	76, // a region registered again in the middle of a WRITE ended the connection
 }
 
-// fixedStreamSeeds are what every test run plays.
-const fixedStreamSeeds = 120
+var fixedStreams = fixedWorld{world: WorldIWARP, seeds: 120, regressions: regressionStreams}
 
-var fixedStreams struct {
-	once    sync.Once
-	reports []Report
-}
-
-// playFixedStreams plays the fixed seeds of worlds of iWARP, once per process.
-func playFixedStreams() []Report {
-	fixedStreams.once.Do(func() {
-		n := uint64(fixedStreamSeeds)
-		if isRace || testing.Short() {
-			n = fixedSeedsRace
-		}
-		list := slices.Clone(regressionStreams)
-		for seed := range n {
-			list = append(list, seed+1)
-		}
-		fixedStreams.reports = make([]Report, len(list))
-		var wg sync.WaitGroup
-		lanes := runtime.GOMAXPROCS(0)
-		for lane := range lanes {
-			wg.Go(func() {
-				for i := lane; i < len(list); i += lanes {
-					fixedStreams.reports[i], _ = Run(Config{Seed: list[i], World: WorldIWARP})
-				}
-			})
-		}
-		wg.Wait()
-	})
-	return fixedStreams.reports
-}
-
-func TestRunStreams_FixedSeeds_KeepEveryPromise(t *testing.T) {
-	for _, r := range playFixedStreams() {
-		if len(r.Failures) > 0 {
-			tail := r.Tail[max(0, len(r.Tail)-30):]
-			t.Errorf("%s\nseed %d (%s):\n  %s\nreplay: %s", strings.Join(tail, "\n"), r.Seed, r.Plan,
-				strings.Join(r.Failures, "\n  "), Config{Seed: r.Seed, World: WorldIWARP}.Replay())
-		}
-	}
-}
+func TestRunStreams_FixedSeeds_KeepEveryPromise(t *testing.T) { fixedStreams.check(t) }
 
 func TestRunStreams_SameSeed_SameTrace(t *testing.T) {
 	last := uint64(6)
@@ -117,7 +74,7 @@ func TestRunStreams_FixedSeeds_ReachRareBranches(t *testing.T) {
 	if isRace || testing.Short() {
 		t.Skip("few seeds are played with the race detector or -short; run without")
 	}
-	checkReached(t, playFixedStreams(), streamMarks)
+	checkReached(t, fixedStreams.play(), streamMarks)
 }
 
 // streamSabotage breaks the world of iWARP behind the NICs' backs.
