@@ -291,9 +291,9 @@ static bool direct_list_is_open(struct rnic_cq *cq, uint32_t count)
 		return false;
 	if (atomic_load_explicit(queue_word(cq->map, RNIC_OFF_CQ_STATE), memory_order_relaxed))
 		return false;
-	waiting = atomic_load_explicit(&list->tail, memory_order_relaxed) -
+	waiting = atomic_load_explicit(direct_list_tail(cq), memory_order_relaxed) -
 		  /* Acquire orders what we write after the poller's reads. */
-		  atomic_load_explicit(&list->head, memory_order_acquire);
+		  atomic_load_explicit(direct_list_head(cq), memory_order_acquire);
 	waiting += atomic_load_explicit(queue_word(cq->map, RNIC_OFF_CQ_PRODUCER),
 					memory_order_relaxed) -
 		   atomic_load_explicit(queue_word(cq->map, RNIC_OFF_CQ_CONSUMER),
@@ -356,8 +356,8 @@ static bool direct_execute(struct rnic_qp *qp, struct direct_batch *batch, uint3
 {
 	_Atomic uint32_t *busy = queue_word(qp->map, RNIC_OFF_DIRECT_BUSY);
 	const uint32_t turn = atomic_load_explicit(busy, memory_order_relaxed);
-	struct direct_list *list = &cq_of(qp->base.send_cq)->direct;
-	uint32_t at = atomic_load_explicit(&list->tail, memory_order_relaxed);
+	_Atomic uint32_t *tail = direct_list_tail(cq_of(qp->base.send_cq));
+	uint32_t at = atomic_load_explicit(tail, memory_order_relaxed);
 	uint32_t index = first + atomic_load_explicit(&qp->sq.direct, memory_order_relaxed);
 	bool good;
 
@@ -380,10 +380,9 @@ static bool direct_execute(struct rnic_qp *qp, struct direct_batch *batch, uint3
 	atomic_store_explicit(busy, turn + 2, memory_order_release);
 	if (!good)
 		return false;
-	atomic_store_explicit(&qp->sq.direct,
-			      index - first, memory_order_relaxed);
+	atomic_store_explicit(&qp->sq.direct, index - first, memory_order_relaxed);
 	if (batch->signaled)
-		atomic_store_explicit(&list->tail, at, memory_order_release);
+		atomic_store_explicit(tail, at, memory_order_release);
 	return true;
 }
 

@@ -14,6 +14,7 @@
 #define RNIC_DIRECT_H
 
 #include "mr.h"
+#include "queue.h"
 #include "rnic.h"
 
 /* In rnic_cqe.reserved of what the library completes itself; sq_index counts as polled does. */
@@ -44,10 +45,14 @@ static inline struct rnic_cqe *direct_list_entry(const struct rnic_cq *cq, uint3
 	return &cq->direct.entries[index & cq->direct.mask];
 }
 
-/* Returns the index after the last entry; acquire orders reads of the entries after. */
-static inline uint32_t direct_list_tail(const struct rnic_cq *cq)
+static inline _Atomic uint32_t *direct_list_head(const struct rnic_cq *cq)
 {
-	return atomic_load_explicit(&cq->direct.tail, memory_order_acquire);
+	return queue_word(cq->map, RNIC_OFF_CQ_LIST_HEAD);
+}
+
+static inline _Atomic uint32_t *direct_list_tail(const struct rnic_cq *cq)
+{
+	return queue_word(cq->map, RNIC_OFF_CQ_LIST_TAIL);
 }
 
 /* Reports whether all that waits to be polled would fit into a CQ of another size. */

@@ -7,8 +7,7 @@
 
 static uint32_t list_length(const struct rnic_cq *cq)
 {
-	return direct_list_tail(cq) -
-	       atomic_load_explicit(&cq->direct.head, memory_order_relaxed);
+	return atomic_load(direct_list_tail(cq)) - atomic_load(direct_list_head(cq));
 }
 
 bool direct_list_fits(struct rnic_cq *cq, uint32_t cqe)
@@ -35,7 +34,7 @@ void direct_list_resize(struct rnic_cq *cq)
 	if (!moved)
 		return; /* the list stays as long as it was */
 	for (uint32_t i = 0; i < length; i++) {
-		const uint32_t at = atomic_load(&list->head) + i;
+		const uint32_t at = atomic_load(direct_list_head(cq)) + i;
 
 		moved[at & (entries - 1)] = *direct_list_entry(cq, at);
 	}

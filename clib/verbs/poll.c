@@ -189,7 +189,8 @@ void cq_cancel(struct rnic_cq *cq, uint32_t qpn)
 			cqe->opcode = RNIC_CQE_SKIP;
 	}
 	pthread_mutex_lock(&cq->direct.lock);
-	for (uint32_t at = atomic_load(&cq->direct.head); at != direct_list_tail(cq); at++) {
+	for (uint32_t at = atomic_load(direct_list_head(cq));
+	     at != atomic_load(direct_list_tail(cq)); at++) {
 		struct rnic_cqe *cqe = direct_list_entry(cq, at);
 
 		if (cqe->qp_num == qpn)

@@ -29,9 +29,9 @@ static inline struct poll_walk poll_walk_begin(const struct rnic_cq *cq)
 	struct poll_walk walk;
 
 	walk.at.ring = cq->consumer;
-	walk.at.own = atomic_load_explicit(&cq->direct.head, memory_order_relaxed);
+	walk.at.own = atomic_load_explicit(direct_list_head(cq), memory_order_relaxed);
 	/* In this order: what an entry of the list has to wait for then is seen too. */
-	walk.end.own = direct_list_tail(cq);
+	walk.end.own = atomic_load_explicit(direct_list_tail(cq), memory_order_acquire);
 	walk.end.ring = poll_producer(cq);
 	return walk;
 }
@@ -65,8 +65,8 @@ static inline const struct rnic_cqe *poll_walk_next(const struct rnic_cq *cq,
 /* Gives the entries before a place back; release orders our reads of them before. */
 static inline void poll_release(struct rnic_cq *cq, const struct poll_place *at)
 {
-	if (at->own != atomic_load_explicit(&cq->direct.head, memory_order_relaxed))
-		atomic_store_explicit(&cq->direct.head, at->own, memory_order_release);
+	if (at->own != atomic_load_explicit(direct_list_head(cq), memory_order_relaxed))
+		atomic_store_explicit(direct_list_head(cq), at->own, memory_order_release);
 	if (at->ring == cq->consumer)
 		return;
 	cq->consumer = at->ring;

@@ -115,15 +115,13 @@ struct rnic_pd;
 
 /*
  * Completions of what the library did itself, since nobody but the NIC writes into the queue it
- * shares. Entries lie between head and tail, which run freely; the lock is for who adds, for who
- * arms the CQ, and for who makes another array.
+ * shares. Entries lie between two indices in the CQ's header, which run freely; the lock is for who
+ * adds, for who arms the CQ, and for who makes another array. Who takes has the CQ's lock.
  */
 struct direct_list {
 	pthread_mutex_t lock;
 	struct rnic_cqe *entries; /* NULL until the first comes */
 	uint32_t mask;
-	_Atomic uint32_t head; /* written under the CQ's lock */
-	_Atomic uint32_t tail;
 };
 
 /* How far a poll has come in the shared queue and in the library's own list. */

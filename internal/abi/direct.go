@@ -19,6 +19,11 @@ const (
 	OffDirectOps      = 0x288
 	OffDirectSent     = 0x290
 	OffDirectReceived = 0x298
+
+	// OffCQListHead and OffCQListTail, in the header of a CQ's memfd, bound the completions in the
+	// library's own list: they take room of the queue. Written by the library.
+	OffCQListHead = 0x084
+	OffCQListTail = 0x180
 )
 
 // Rights in the grant word.

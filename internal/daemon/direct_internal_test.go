@@ -101,8 +101,8 @@ func TestDirect_LibraryStoppedInside_LosesItsDevice(t *testing.T) {
 	}
 }
 
-// What is handed out is the tickets, which nobody else can write, and the memory itself; a copy of a
-// descriptor stays in the NIC no longer than the region.
+// What is handed out is the tickets, which nobody else can write, and the memory itself; a copy of
+// a descriptor stays in the NIC no longer than the region.
 func TestDirect_MapRemote_HandsOutTheMemory(t *testing.T) {
 	d := startDirect(t)
 	before := countDescriptors(t)

@@ -75,17 +75,22 @@ func (r *Region) First() uint64 { return r.first }
 // Windows returns how many memory windows are bound to the region.
 func (r *Region) Windows() int { return r.windows }
 
-// Piece returns the mapped piece of the region that n bytes at addr lie in, and the address of its
-// beginning; nil where no single one holds them. The bytes are valid until the region changes.
+// Piece returns the mapped piece of the region that n bytes at addr lie in, or the longest there
+// is, and the address of its beginning; nil where nothing is mapped. It is valid until the region
+// changes.
 func (r *Region) Piece(addr, n uint64) (start uint64, bytes []byte) {
 	if r.kind != KindMemory || n == 0 || !r.contains(addr, n) {
 		return 0, nil
 	}
-	s, off := r.at(addr)
-	if s.Mapped == nil || n > s.Length-off {
-		return 0, nil
+	found, off := r.at(addr)
+	if found.Mapped == nil || n > found.Length-off {
+		for i := range r.segs {
+			if s := &r.segs[i]; len(s.Mapped) > len(found.Mapped) {
+				found = s
+			}
+		}
 	}
-	return s.Addr - r.first + r.Base, s.Mapped
+	return found.Addr - r.first + r.Base, found.Mapped
 }
 
 // contains reports whether n bytes at addr lie inside; it is safe for every addr and n.

@@ -290,3 +290,33 @@ func TestScatter_WithoutLocalWrite_IsRefused(t *testing.T) {
 		t.Errorf("scatter into a read-only region: %v", f)
 	}
 }
+
+// Piece is the one that holds the bytes, else the longest, and never what is not mapped.
+func TestRegion_Piece_HoldsTheBytesOrIsTheLongest(t *testing.T) {
+	tab := NewTable(5)
+	short, long := make([]byte, 100), make([]byte, 300)
+	r, refusal := tab.Register(Config{
+		PD: 1, Access: rdma.AccessLocalWrite, Addr: 1000, Length: 500, IOVA: 70000,
+		Space: new(sliceSpace),
+		Segments: []Segment{
+			{Addr: 1000, Length: 100}, {Addr: 1100, Length: 100, Mapped: short},
+			{Addr: 1200, Length: 300, Mapped: long},
+		},
+	})
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	for _, row := range []struct {
+		addr, n, start uint64
+		piece          []byte
+	}{
+		{70100, 100, 70100, short}, {70150, 8, 70100, short}, {70199, 2, 70200, long},
+		{70000, 8, 70200, long}, {70200, 300, 70200, long}, {70200, 301, 0, nil},
+		{69999, 8, 0, nil}, {70000, 0, 0, nil},
+	} {
+		start, piece := r.Piece(row.addr, row.n)
+		if start != row.start || len(piece) != len(row.piece) {
+			t.Errorf("%d bytes at %d: %d bytes at %d", row.n, row.addr, len(piece), start)
+		}
+	}
+}

@@ -27,6 +27,10 @@ type cq struct {
 	users   int  // queue pairs
 	pushed  uint64
 
+	// The library's own list; listHead is what was last seen of its word.
+	listTail, listHeadWord *atomic.Uint32
+	listHead               uint32
+
 	moderation moderation
 	hold       hold
 	gathering  gathering
@@ -61,7 +65,8 @@ func (c *Context) CreateCQ(req *abi.CreateCQReq) (abi.CreateCQRsp, Shared, *rdma
 		ring: ring.NewProducer(m[abi.QueueHeaderBytes:], geo,
 			ring.Word(m, abi.OffCQProducer), ring.Word(m, abi.OffCQConsumer)),
 		arm: ring.Word(m, abi.OffCQArm), state: ring.Word(m, abi.OffCQState),
-		lossy: req.Flags&cqIgnoreOverrun != 0,
+		lossy:    req.Flags&cqIgnoreOverrun != 0,
+		listTail: ring.Word(m, abi.OffCQListTail), listHeadWord: ring.Word(m, abi.OffCQListHead),
 	}
 	c.cqs[q.handle] = q
 	c.nic.counts.cqs++
@@ -98,7 +103,7 @@ func (q *cq) Push(e *abi.CQE, solicited bool) {
 	if q.failed {
 		return
 	}
-	if q.ring.Free() == 0 {
+	if !q.hasRoom() {
 		q.overrun()
 		return
 	}
@@ -116,6 +121,21 @@ func (q *cq) Push(e *abi.CQE, solicited bool) {
 		return
 	}
 	q.show(solicited, isError)
+}
+
+// hasRoom reports that one more completion is no more than the queue was made for. Those that the
+// application's library keeps in a list of its own count (ADR 0026).
+func (q *cq) hasRoom() bool {
+	free := q.ring.Free()
+	tail := q.listTail.Load()
+	if free == 0 || tail-q.listHead < free {
+		return free > 0
+	}
+	// What was known of the other side is old.
+	q.listHead = q.listHeadWord.Load()
+	free = q.ring.Entries() - q.ring.Unreleased()
+	listed := tail - q.listHead
+	return free > 0 && (listed < free || listed > q.ring.Entries())
 }
 
 // show lets the application see what was pushed, and wakes it if it asked for that.

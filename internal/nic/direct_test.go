@@ -63,26 +63,26 @@ func TestDirect_Grant_FollowsBothEnds(t *testing.T) {
 		t.Errorf("the ends do not agree on their connection: %#x, %#x", d.a.grant(), d.b.grant())
 	}
 	link := d.a.grant()
-	step := func(what string, q *appQP, attr abi.QPAttr, mask rdma.QPAttrMask, a, b uint32) {
+	step := func(what string, r *rdma.Refusal, a, b uint32) {
 		t.Helper()
-		d.granted(q.modify(attr, mask))
+		d.granted(r)
 		if d.a.rights() != a || d.b.rights() != b {
 			t.Errorf("%s: rights %#x and %#x, not %#x and %#x", what, d.a.rights(), d.b.rights(), a, b)
 		}
 	}
 	onlyRead := abi.QPAttr{AccessFlags: uint32(rdma.AccessRemoteRead)}
-	step("the target takes rights back", d.b, onlyRead, rdma.QPAttrAccessFlags,
+	step("the target takes rights back", d.b.modify(onlyRead, rdma.QPAttrAccessFlags),
 		abi.GrantRead, allRights)
 	back := fullAttr(0)
-	step("and gives them", d.b, back, rdma.QPAttrAccessFlags, allRights, allRights)
+	step("and gives them", d.b.modify(back, rdma.QPAttrAccessFlags), allRights, allRights)
 	if d.a.grant() != link {
 		t.Error("the connection is another although it has not changed")
 	}
 	state := func(s rdma.QPState) abi.QPAttr { return abi.QPAttr{State: uint32(s)} }
-	step("the initiator drains", d.a, state(sSQD), rdma.QPAttrState, 0, allRights)
-	step("and goes on", d.a, state(sRTS), rdma.QPAttrState, allRights, allRights)
-	step("the target fails", d.b, state(sError), rdma.QPAttrState, 0, 0)
-	step("is reset", d.b, state(sReset), rdma.QPAttrState, 0, 0)
+	step("the initiator drains", d.a.modify(state(sSQD), rdma.QPAttrState), 0, allRights)
+	step("and goes on", d.a.modify(state(sRTS), rdma.QPAttrState), allRights, allRights)
+	step("the target fails", d.b.modify(state(sError), rdma.QPAttrState), 0, 0)
+	step("is reset", d.b.modify(state(sReset), rdma.QPAttrState), 0, 0)
 	d.b.connect(d.a.rsp.QPN)
 	if d.a.rights() != allRights || d.a.grant() == link {
 		t.Errorf("connected anew: %#x after %#x", d.a.grant(), link)
@@ -306,7 +306,8 @@ func TestDirect_CloseContext_LeavesNothing(t *testing.T) {
 	m, _, r := d.mapRemote(d.a, mr.RKey, addr, 8)
 	d.granted(r)
 	d.n.CloseContext(d.now, d.c)
-	if d.ticket(m.Slot) != 0 || len(d.n.direct.regions) != 0 || len(d.n.direct.free) != len(d.tickets)/8 {
+	if d.ticket(m.Slot) != 0 || len(d.n.direct.regions) != 0 ||
+		len(d.n.direct.free) != len(d.tickets)/8 {
 		t.Errorf("ticket %d, %d regions, %d free slots", d.ticket(m.Slot), len(d.n.direct.regions),
 			len(d.n.direct.free))
 	}
@@ -343,4 +344,42 @@ func TestDirect_Counters_AreTheSumOfBoth(t *testing.T) {
 	want("a lie", 3, 300, 40)
 	say(5, 1<<60+100, 50)
 	want("after it", 4, 400, 50)
+}
+
+// Completions in the library's own list take room of the queue, and only as long as they are there.
+func TestDirect_List_TakesRoomOfTheQueue(t *testing.T) {
+	d := newDirectBench(t)
+	small := d.bench.cq(4, 0)
+	q := d.c.cqs[small.handle]
+	head, tail := ring.Word(small.mem, abi.OffCQListHead), ring.Word(small.mem, abi.OffCQListTail)
+	push := func() bool {
+		before := q.pushed
+		q.Push(&abi.CQE{}, false)
+		return q.pushed > before
+	}
+	head.Store(0xfffffffe)
+	tail.Store(1) // three
+	if !push() {
+		t.Fatal("no room for the fourth")
+	}
+	small.poll()
+	if !push() {
+		t.Fatal("no room after a poll")
+	}
+	head.Store(0) // two are polled
+	for i := range 2 {
+		if !push() {
+			t.Fatalf("no room for %d more", 2-i)
+		}
+	}
+	head.Store(77) // no library of ours
+	small.poll()
+	if !push() {
+		t.Fatal("indices of nobody take room")
+	}
+	head.Store(1)
+	tail.Store(5)
+	if push() || !q.failed {
+		t.Error("one more than there is room for")
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/softrnic/softrnic/test/netnstest"
 )
 
-var direct = ownProgram{name: "direct", libraries: "-libverbs"}
+var direct = ownProgram{name: "direct", libraries: "-libverbs -pthread"}
 
 // counter reads one of the device's counters.
 func (m *machine) counter(t *testing.T, name string) uint64 {
@@ -36,7 +36,7 @@ func TestDirect_Cases(t *testing.T) {
 		m.startNIC(t, "--direct="+mode)
 		for _, name := range []string{
 			"order", "revoke", "reregister", "rights", "error", "access", "atomics", "full", "list",
-			"events", "extended",
+			"events", "extended", "fringes", "overrun", "threads",
 		} {
 			t.Run(mode+"/"+name, func(t *testing.T) {
 				before := m.counter(t, "direct_ops")

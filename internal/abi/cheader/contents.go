@@ -130,6 +130,8 @@ var constants = []struct {
 		{"OffDirectOps", abi.OffDirectOps},
 		{"OffDirectSent", abi.OffDirectSent},
 		{"OffDirectReceived", abi.OffDirectReceived},
+		{"OffCQListHead", abi.OffCQListHead},
+		{"OffCQListTail", abi.OffCQListTail},
 		{"GrantWrite", uint64(abi.GrantWrite)},
 		{"GrantRead", uint64(abi.GrantRead)},
 		{"GrantAtomic", uint64(abi.GrantAtomic)},

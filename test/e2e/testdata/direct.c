@@ -10,13 +10,14 @@
 
 static unsigned long rounds;
 
-#include "direct_revoke.h"
-
 static void no_preparation(struct side *me)
 {
 	make(me, 64, 256);
 	join(me);
 }
+
+#include "direct_revoke.h"
+#include "direct_shape.h"
 
 /*
  * order: small WRITEs among operations of all kinds. The target sees the word at 0 before the
@@ -347,91 +348,6 @@ static void orphan_initiator(struct side *me)
 	exit(0);
 }
 
-/* list: what is posted together is done together, in this order, with gathering and inline data. */
-static void list_post(struct side *me, uint64_t value)
-{
-	uint64_t *words = (void *)(me->buffer + LENGTH / 2);
-	struct ibv_sge pair[2] = {
-		{(uintptr_t)&words[0], 8, me->mr->lkey}, {(uintptr_t)&words[1], 8, me->mr->lkey},
-	}, back = {(uintptr_t)&words[8], 16, me->mr->lkey}, inside = {(uintptr_t)&value, 8, 0};
-	struct ibv_send_wr wrs[3] = {
-		{.wr_id = 1, .next = &wrs[1], .sg_list = pair, .num_sge = 2,
-		 .opcode = IBV_WR_RDMA_WRITE},
-		{.wr_id = 2, .next = &wrs[2], .sg_list = &inside, .num_sge = 1,
-		 .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_INLINE | IBV_SEND_FENCE},
-		{.wr_id = 3, .sg_list = &back, .num_sge = 1, .opcode = IBV_WR_RDMA_READ,
-		 .send_flags = IBV_SEND_SIGNALED},
-	}, *bad;
-
-	for (int i = 0; i < 3; i++) {
-		wrs[i].wr.rdma.remote_addr = me->board->place.addr + (i == 1 ? 8 : 0);
-		wrs[i].wr.rdma.rkey = me->board->place.rkey;
-	}
-	words[0] = value;
-	words[1] = ~value;
-	require(!ibv_post_send(me->qp, wrs, &bad), "list");
-	require(next(me->cq).wr_id == 3, "order");
-	require(words[8] == value && words[9] == value, "%lx %lx", (unsigned long)words[8],
-		(unsigned long)words[9]);
-}
-
-static void list_initiator(struct side *me)
-{
-	no_preparation(me);
-	await(&me->board->step, 1);
-	warm(me);
-	for (unsigned long i = 1; i <= rounds; i++)
-		list_post(me, i);
-	atomic_store(&me->board->step, 2);
-}
-
-/* extended: the other way to poll tells the same, and when. */
-static void extended_initiator(struct side *me)
-{
-	struct ibv_cq_init_attr_ex attr = {
-		.cqe = 64, .wc_flags = IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP};
-	struct ibv_poll_cq_attr none = {.comp_mask = 0};
-	struct ibv_cq_ex *cq;
-	uint64_t last = 0;
-
-	make(me, 64, 256);
-	ibv_destroy_qp(me->qp);
-	cq = ibv_create_cq_ex(me->context, &attr);
-	me->qp = ibv_create_qp(me->pd, &(struct ibv_qp_init_attr){
-		.send_cq = ibv_cq_ex_to_cq(cq), .recv_cq = me->receives, .qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = 8, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}});
-	ibv_destroy_cq(me->cq);
-	me->cq = ibv_cq_ex_to_cq(cq);
-	join(me);
-	await(&me->board->step, 1);
-	warm(me);
-	for (unsigned long i = 0; i < rounds; i++) {
-		int error;
-
-		for (unsigned int k = 0; k < 8; k++)
-			require(!post(me, (struct request){.id = k, .offset = 64, .length = 40 + k}), "post");
-		while ((error = ibv_start_poll(cq, &none)) == ENOENT)
-			;
-		for (unsigned int k = 0; k < 8; k++) {
-			require(error == 0 && cq->wr_id == k && cq->status == IBV_WC_SUCCESS, "entry %u", k);
-			require(ibv_wc_read_opcode(cq) == IBV_WC_RDMA_WRITE, "opcode");
-			require(ibv_wc_read_byte_len(cq) == 40 + k, "length");
-			require(ibv_wc_read_qp_num(cq) == me->qp->qp_num, "number");
-			require(ibv_wc_read_completion_ts(cq) >= last, "time");
-			last = ibv_wc_read_completion_ts(cq);
-			while ((error = ibv_next_poll(cq)) == ENOENT && k < 7) {
-				ibv_end_poll(cq);
-				while ((error = ibv_start_poll(cq, &none)) == ENOENT)
-					;
-				break;
-			}
-		}
-		require(error == ENOENT, "one too many");
-		ibv_end_poll(cq);
-	}
-	atomic_store(&me->board->step, 2);
-}
-
 static const struct {
 	const char *name;
 	void (*initiator)(struct side *me);
@@ -453,6 +369,9 @@ static const struct {
 	{"orphan", orphan_initiator, orphan_target, 0},
 	{"list", list_initiator, idle_target, 5000},
 	{"extended", extended_initiator, idle_target, 1000},
+	{"fringes", fringes_initiator, fringes_target, 2000},
+	{"overrun", overrun_initiator, idle_target, 20},
+	{"threads", threads_initiator, idle_target, 20000},
 };
 
 /* The target is another user's. */
