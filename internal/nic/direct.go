@@ -105,11 +105,20 @@ func (d *direct) unlink(q, peer *qp) {
 		x.countDirect()
 		d.set(x, 0)
 		x.direct.peer = nil
-		for t := range x.direct.tickets {
-			delete(t.holders, x)
+		// A library at work may be at work in these regions: who takes one of them away waits for it,
+		// though the connection has gone before.
+		if x.direct.busy.Load()&1 == 0 {
+			x.dropTickets()
 		}
-		clear(x.direct.tickets)
 	}
+}
+
+// dropTickets forgets the regions that q's library may have mapped.
+func (q *qp) dropTickets() {
+	for t := range q.direct.tickets {
+		delete(t.holders, q)
+	}
+	clear(q.direct.tickets)
 }
 
 // leave ends the part of a queue pair that goes.
@@ -117,6 +126,7 @@ func (d *direct) leave(q *qp) {
 	if peer := q.direct.peer; peer != nil {
 		d.unlink(q, peer)
 	}
+	q.dropTickets()
 }
 
 // peerOf returns the queue pair of this NIC that q is connected with, both ways and by programs of

@@ -252,6 +252,46 @@ func TestDirect_Revocation_WaitsForTheBusy(t *testing.T) {
 	}
 }
 
+// A connection that ends by itself, or by the initiator's own doing, promises the target nothing.
+// The end of its region does, for a library that has been at work since before.
+func TestDirect_Dereg_WaitsForTheBusyOfAnEndedConnection(t *testing.T) {
+	d := newDirectBench(t)
+	mr, addr, _ := d.region(4096, remoteAll)
+	_, _, r := d.mapRemote(d.a, mr.RKey, addr, 8)
+	d.granted(r)
+	d.a.busy()
+	d.granted(d.a.modify(abi.QPAttr{State: uint32(sError)}, rdma.QPAttrState))
+	_ = d.n.TakeDirectWaits() // somebody else's
+	_, r = d.c.DeregMR(mr.Handle)
+	d.granted(r)
+	waits := d.n.TakeDirectWaits()
+	if len(waits) != 1 || waits[0].IsOver() {
+		t.Fatalf("%d waits", len(waits))
+	}
+	d.a.busy()
+	if !waits[0].IsOver() {
+		t.Error("waits for one who is out")
+	}
+}
+
+// What is remembered of a busy library goes with its queue pair, whose memory nobody may look at
+// then.
+func TestDirect_Destroy_ForgetsTheBusy(t *testing.T) {
+	d := newDirectBench(t)
+	mr, addr, _ := d.region(4096, remoteAll)
+	_, _, r := d.mapRemote(d.a, mr.RKey, addr, 8)
+	d.granted(r)
+	d.a.busy()
+	d.granted(d.a.modify(abi.QPAttr{State: uint32(sError)}, rdma.QPAttrState))
+	d.granted(d.c.DestroyQP(d.now, d.a.rsp.Handle))
+	_ = d.n.TakeDirectWaits()
+	_, r = d.c.DeregMR(mr.Handle)
+	d.granted(r)
+	if w := d.n.TakeDirectWaits(); len(w) != 0 {
+		t.Errorf("%d waits for a queue pair that is gone", len(w))
+	}
+}
+
 // Nobody waits for a queue pair that is gone, nor for one that is idle.
 func TestDirect_Revocation_OfTheIdleWaitsForNobody(t *testing.T) {
 	d := newDirectBench(t)
