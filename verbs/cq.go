@@ -46,14 +46,14 @@ type CQ struct {
 	owed bool
 
 	mu      sync.Mutex
-	closed  bool               // guarded by mu
-	entries int                // guarded by mu
-	memory  *shm.Memory        // guarded by mu
-	moved   *shm.Memory        // the entries after a resize, else nil; guarded by mu
-	ring    *ring.Consumer     // guarded by mu
-	slots   map[slotKey]*slots // queues that complete here; guarded by mu
-	users   map[QPN]*QP        // queue pairs that complete here; guarded by mu
-	empty   uint32             // polls in a row that found nothing; guarded by mu
+	closed  bool           // guarded by mu
+	entries int            // guarded by mu
+	memory  *shm.Memory    // guarded by mu
+	moved   *shm.Memory    // the entries after a resize, else nil; guarded by mu
+	ring    *ring.Consumer // guarded by mu
+	slots   slotTable      // queues that complete here; guarded by mu
+	users   map[QPN]*QP    // queue pairs that complete here; guarded by mu
+	empty   uint32         // polls in a row that found nothing; guarded by mu
 }
 
 // CreateCQ makes a completion queue.
@@ -61,7 +61,7 @@ func (c *Context) CreateCQ(cfg CQConfig) (*CQ, error) {
 	if err := checkSizes("create completion queue", size{"Entries", cfg.Entries}); err != nil {
 		return nil, err
 	}
-	q := &CQ{ctx: c, channel: cfg.Channel, slots: map[slotKey]*slots{}, users: map[QPN]*QP{}}
+	q := &CQ{ctx: c, channel: cfg.Channel, slots: slotTable{}, users: map[QPN]*QP{}}
 	if cfg.Entries == 0 {
 		cfg.Entries = defaultCQEntries
 	}
@@ -348,7 +348,7 @@ func (q *CQ) cancel(n QPN) {
 		return
 	}
 	for _, isRecv := range []bool{false, true} {
-		if s := q.slots[slotKey{uint32(n), isRecv}]; s != nil {
+		if s := q.slots.get(slotKey{uint32(n), isRecv}); s != nil {
 			s.reset()
 		}
 	}

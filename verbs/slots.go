@@ -63,7 +63,7 @@ func (c *credit) grant() {
 func (q *CQ) countLocked(c *credit, e *abi.CQE, taken, done uint32) uint32 {
 	key := slotKeyOf(e)
 	if c.slots == nil || c.key != key {
-		s := q.slots[key]
+		s := q.slots.get(key)
 		if s == nil {
 			return done // a shared receive queue has its own rule
 		}
@@ -82,11 +82,56 @@ func (q *CQ) countLocked(c *credit, e *abi.CQE, taken, done uint32) uint32 {
 	return done
 }
 
+// slotsPerPage is how many queue pairs share a page of a slotTable.
+const slotsPerPage = 64
+
+// slotTable finds the queues that complete into a completion queue. Numbers of queue pairs that
+// were made one after the other lie side by side: a table with a place of its own for each, such as
+// a map, misses the caches at every look-up once there are thousands.
+type slotTable map[uint32]*slotPage
+
+type slotPage [slotsPerPage]struct{ send, recv *slots }
+
+func (p *slotPage) at(key slotKey) **slots {
+	e := &p[key.qpn%slotsPerPage]
+	if key.isRecv {
+		return &e.recv
+	}
+	return &e.send
+}
+
+func (t slotTable) get(key slotKey) *slots {
+	if p := t[key.qpn/slotsPerPage]; p != nil {
+		return *p.at(key)
+	}
+	return nil
+}
+
+func (t slotTable) set(key slotKey, s *slots) {
+	p := t[key.qpn/slotsPerPage]
+	if p == nil {
+		p = new(slotPage)
+		t[key.qpn/slotsPerPage] = p
+	}
+	*p.at(key) = s
+}
+
+func (t slotTable) remove(key slotKey) {
+	p := t[key.qpn/slotsPerPage]
+	if p == nil {
+		return
+	}
+	*p.at(key) = nil
+	if *p == (slotPage{}) {
+		delete(t, key.qpn/slotsPerPage)
+	}
+}
+
 // join lets polls give slots of a queue back.
 func (q *CQ) join(key slotKey, s *slots) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.slots[key] = s
+	q.slots.set(key, s)
 }
 
 // serve lets polls find the evidence of a queue pair's errors.
@@ -100,7 +145,7 @@ func (q *CQ) serve(user *QP) {
 func (q *CQ) leave(n QPN) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.slots, slotKey{uint32(n), false})
-	delete(q.slots, slotKey{uint32(n), true})
+	q.slots.remove(slotKey{uint32(n), false})
+	q.slots.remove(slotKey{uint32(n), true})
 	delete(q.users, n)
 }

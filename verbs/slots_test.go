@@ -225,3 +225,26 @@ func TestSlots_PostPollResetClose_AtOnce(t *testing.T) {
 	close(stop)
 	wg.Wait()
 }
+
+func TestSlotTable_FindsEachQueue_AndForgetsEmptyPages(t *testing.T) {
+	table, kept := slotTable{}, map[slotKey]*slots{}
+	for i := range uint32(3 * slotsPerPage) {
+		key := slotKey{qpn: 1000 + i, isRecv: i%3 == 0}
+		kept[key] = new(slots)
+		table.set(key, kept[key])
+	}
+	for key, want := range kept {
+		other := slotKey{key.qpn, !key.isRecv}
+		if table.get(key) != want || table.get(other) != nil {
+			t.Fatalf("%+v: another queue's slots", key)
+		}
+		table.remove(key)
+		table.remove(other)
+		if table.get(key) != nil {
+			t.Fatalf("%+v is still there", key)
+		}
+	}
+	if len(table) != 0 {
+		t.Errorf("%d pages of nobody", len(table))
+	}
+}

@@ -30,7 +30,11 @@ func (n *NIC) handOver(q *qp) {
 	if !n.local[gid] {
 		return
 	}
-	peer := n.qps[number]
+	// Who is linked already needs no look-up, which among many queue pairs misses caches.
+	peer := q.direct.peer
+	if peer == nil || peer.dead || peer.qpn != number {
+		peer = n.qps[number]
+	}
 	if peer == nil || peer.ibt == nil || !peer.ibt.TakesFrom(q.ibt) {
 		return
 	}

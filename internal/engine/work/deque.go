@@ -29,6 +29,10 @@ func (d *Deque[T]) Push() *T {
 func (d *Deque[T]) Pop() {
 	d.head = (d.head + 1) & (len(d.buf) - 1)
 	d.n--
+	if d.n == 0 {
+		// The entry that was used last is the one that caches hold.
+		d.head = 0
+	}
 }
 
 // Cut drops entries from the end until n are left.
