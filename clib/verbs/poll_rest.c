@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who polls in vain competes with the NIC for the processor, so it yields. That is not enough where
- * a NIC has much to do for it: a thread that yields still looks to the scheduler as if it needed its
- * processor, so that two threads which could run side by side, such as the NIC and what receives
+ * a NIC has much to do for it: a thread that yields still looks to the scheduler as if it needed
+ * its processor, so that two threads which could run side by side, such as the NIC and what receives
  * from it, share the other one.
  */
 #include <sched.h>

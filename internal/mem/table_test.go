@@ -299,7 +299,8 @@ func TestRegion_Piece_HoldsTheBytesOrIsTheLongest(t *testing.T) {
 		PD: 1, Access: rdma.AccessLocalWrite, Addr: 1000, Length: 500, IOVA: 70000,
 		Space: new(sliceSpace),
 		Segments: []Segment{
-			{Addr: 1000, Length: 100}, {Addr: 1100, Length: 100, Mapped: short},
+			{Addr: 1000, Length: 100},
+			{Addr: 1100, Length: 100, Mapped: short},
 			{Addr: 1200, Length: 300, Mapped: long},
 		},
 	})
@@ -310,9 +311,14 @@ func TestRegion_Piece_HoldsTheBytesOrIsTheLongest(t *testing.T) {
 		addr, n, start uint64
 		piece          []byte
 	}{
-		{70100, 100, 70100, short}, {70150, 8, 70100, short}, {70199, 2, 70200, long},
-		{70000, 8, 70200, long}, {70200, 300, 70200, long}, {70200, 301, 0, nil},
-		{69999, 8, 0, nil}, {70000, 0, 0, nil},
+		{70100, 100, 70100, short},
+		{70150, 8, 70100, short},
+		{70199, 2, 70200, long},
+		{70000, 8, 70200, long},
+		{70200, 300, 70200, long},
+		{70200, 301, 0, nil},
+		{69999, 8, 0, nil},
+		{70000, 0, 0, nil},
 	} {
 		start, piece := r.Piece(row.addr, row.n)
 		if start != row.start || len(piece) != len(row.piece) {

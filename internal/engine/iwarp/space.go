@@ -79,6 +79,8 @@ func (c *Conn) payloadSpace() []byte {
 	case iwarp.KindSend:
 		off := uint64(q.recv.mo) + uint64(s.placed)
 		b, f = q.table.ViewScatter(q.cfg.ReceivePD, q.recv.wr.List, off, left)
+	default:
+		return nil
 	}
 	if f != mem.FaultNone || len(b) < min(spaceMin, int(left)) {
 		return nil

@@ -174,8 +174,7 @@ func (q *QP) suspect() *sendWR {
 // a reason (IBTA 9.9.3, 11.6.2).
 func verdictOf(code iwarp.Code, w *sendWR) rdma.WCStatus {
 	const remoteProtection, taggedBuffer = iwarp.CodeProtectionSTag >> 8, iwarp.CodeTaggedSTag >> 8
-	switch code >> 8 {
-	case remoteProtection, taggedBuffer:
+	if kind := code >> 8; kind == remoteProtection || kind == taggedBuffer {
 		return rdma.WCRemAccessErr
 	}
 	switch code {
