@@ -59,6 +59,7 @@
 #define RNIC_LANE_PAGE_BYTES 0x1000u
 #define RNIC_OFF_LANE_SLEEPING 0x0u
 #define RNIC_OFF_LANE_ORIGIN 0x40u
+#define RNIC_OFF_LANE_PROCESSOR 0xc0u
 
 /* Control requests. */
 #define RNIC_OP_HELLO 0x1u

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/softrnic/softrnic/internal/abi"
 	"github.com/softrnic/softrnic/internal/ctl"
 	"github.com/softrnic/softrnic/internal/ring"
@@ -117,6 +119,22 @@ func TestVerbs_FewProcessors_SleepsWhileSendsAreUnderWay(t *testing.T) {
 	nic.isBusy = true
 	nic.mu.Unlock()
 	checkCase(t, run(t, libraryEnv(lib, socket), bin, "rest"))
+}
+
+// TestVerbs_OnTheLanesProcessor_StepsAside: the thread stays as free to run anywhere as it was.
+func TestVerbs_OnTheLanesProcessor_StepsAside(t *testing.T) {
+	bin, lib := compileVerbs(t, "slot_test.c")
+	nic, socket := startFake(t)
+	var mine unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &mine); err != nil {
+		t.Fatal(err)
+	}
+	first := 0
+	for !mine.IsSet(first) {
+		first++
+	}
+	ring.Word(nic.lane.Bytes(), abi.OffLaneProcessor).Store(uint32(first) + 1)
+	checkCase(t, run(t, libraryEnv(lib, socket), bin, "aside"))
 }
 
 func TestVerbs_Events(t *testing.T) {

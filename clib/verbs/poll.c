@@ -6,15 +6,16 @@
 #include "cq.h"
 #include "ctl.h"
 #include "ctx.h"
+#include "poll_aside.h"
 #include "poll_rest.h"
 #include "poll_walk.h"
 #include "queue.h"
 
 /*
- * Who polls in vain competes with the NIC for the processor. After some empty polls each further
- * one yields; now and then one looks whether there still is a NIC.
+ * Who polls in vain competes with the NIC, and with other programs, for the processor. After some
+ * empty polls each further one yields; now and then one looks whether there still is a NIC.
  */
-enum { POLL_YIELD_AFTER = 100, POLL_CHECK_EVERY = 1000 };
+enum { POLL_YIELD_EARLY = 10, POLL_YIELD_AFTER = 100, POLL_CHECK_EVERY = 1000 };
 
 /* Returns 0 for "nothing yet", or the reason why nothing will come. */
 static int poll_empty(struct rnic_cq *cq)
@@ -27,8 +28,12 @@ static int poll_empty(struct rnic_cq *cq)
 		return poll_producer(cq) == cq->consumer ? EIO : 0;
 	if (atomic_load_explicit(queue_word(cq->map, RNIC_OFF_CQ_STATE), memory_order_relaxed))
 		return poll_producer(cq) == cq->consumer ? EOVERFLOW : 0;
+	if (poll_aside(cq))
+		return 0;
 	if (polls >= POLL_YIELD_AFTER)
 		poll_rest(cq, polls == POLL_YIELD_AFTER);
+	else if (polls >= POLL_YIELD_EARLY && poll_aside_lane(ctx_of(cq->ex.context)) >= 0)
+		poll_rest_early(cq);
 	return 0;
 }
 

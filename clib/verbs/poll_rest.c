@@ -18,6 +18,9 @@
  */
 enum { REST_PROCESSORS = 4, REST_AFTER_NS = 200000, REST_NS = 30000 };
 
+/* A yield that took so long went to somebody who computes: for a time there is no early one. */
+enum { REST_LONG_NS = 300000, REST_DEAR_NS = 20000000 };
+
 static bool rest_is_scarce(void)
 {
 	static atomic_int known; /* 1: yes, 2: no */
@@ -72,4 +75,19 @@ void poll_rest(struct rnic_cq *cq, bool first)
 		nanosleep(&rest, NULL);
 	else
 		sched_yield();
+}
+
+void poll_rest_early(struct rnic_cq *cq)
+{
+	uint64_t now, back;
+
+	if (!rest_is_scarce())
+		return;
+	now = rest_clock();
+	if (now < cq->dear_until)
+		return;
+	sched_yield();
+	back = rest_clock();
+	if (back - now > REST_LONG_NS)
+		cq->dear_until = back + REST_DEAR_NS;
 }

@@ -11,4 +11,11 @@
  */
 void poll_rest(struct rnic_cq *cq, bool first);
 
+/*
+ * Called by an earlier empty poll: yields where processors are few, for then the program that an
+ * answer has to come from may wait for this one. A lane that has one answers before that. The CQ is
+ * locked.
+ */
+void poll_rest_early(struct rnic_cq *cq);
+
 #endif

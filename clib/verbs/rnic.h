@@ -146,6 +146,8 @@ struct rnic_cq {
 	uint32_t consumer; /* ours; the shared word follows it */
 	uint32_t empty_polls;
 	uint64_t empty_since; /* see poll_rest */
+	uint64_t dear_until;  /* see poll_rest_early */
+	uint64_t aside_until; /* see poll_aside */
 	/* The rings whose completions come here; see cq_join. */
 	struct queue_ring *_Atomic rings[CQ_BUCKETS];
 	struct direct_list direct;

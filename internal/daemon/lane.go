@@ -42,6 +42,11 @@ const (
 	// the scheduler prefers a thread that wakes to one that yields.
 	yieldLong = 50 * time.Microsecond
 	sleepTime = 5 * time.Millisecond
+	// yieldAlone is how long a yield takes at most that nobody else used: a change of threads there
+	// and back takes longer. spinAlone is how long the lane waits for more work then: nobody wants
+	// the processor, and to wake up takes 3 to 50 µs.
+	yieldAlone = 2 * time.Microsecond
+	spinAlone  = 100 * time.Microsecond
 )
 
 // lane is the thread that owns the NIC. Fields without another remark belong to it alone.
@@ -60,6 +65,7 @@ type lane struct {
 	owed   bool       // the wire was not emptied in the last turn: ask it in any case
 	mute   bool       // epoll has just said that nothing has come
 	sleepy clock.Time // until when yielding does not pay
+	rival  bool       // the last yield let another thread run
 
 	wire   netio.Port // nil: this NIC has no network
 	mirror netio.Port // nil unless packets between own QPs are to meet faults
@@ -94,6 +100,8 @@ type lane struct {
 	held     bool
 	page     *shm.Memory
 	sleeping *atomic.Uint32 // in page; read by applications
+	place    *atomic.Uint32 // the same: which processor the lane runs on
+	placed   uint32         // what place says
 
 	wake    int // eventfd; written by any goroutine
 	stopped chan struct{}
@@ -142,6 +150,7 @@ func newLane(cfg nic.Config, own laneConfig) (*lane, error) {
 		return nil, err
 	}
 	l.sleeping = ring.Word(l.page.Bytes(), abi.OffLaneSleeping)
+	l.place = ring.Word(l.page.Bytes(), abi.OffLaneProcessor)
 	ring.Word64(l.page.Bytes(), abi.OffLaneOrigin).Store(origin)
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		l.release()
@@ -378,16 +387,29 @@ func (l *lane) catchUp(now clock.Time) {
 	}
 }
 
+// patience is how long the lane looks for work before it sleeps. A thread of a higher priority
+// gives its processor to none of a lower one by a yield, which then tells nothing.
+func (l *lane) patience() clock.Time {
+	if l.rival || l.spin < 0 || l.stats.prioritised {
+		return l.spin
+	}
+	return max(l.spin, clock.Time(spinAlone))
+}
+
 // idle looks for work a little longer, then sleeps.
 func (l *lane) idle(now clock.Time) {
 	switch {
-	case now-l.rested >= l.spin && !l.awaitsStreams(now), now < l.sleepy:
+	case now-l.rested >= l.patience() && !l.awaitsStreams(now), now < l.sleepy:
 		l.sleep(now)
 	case now-l.looked > clock.Time(glance):
 		l.wait(now, 0)
 	default:
 		yield()
-		if back := l.now(); back-now > clock.Time(yieldLong) {
+		back := l.now()
+		if l.rival = back-now > clock.Time(yieldAlone); l.rival {
+			l.showPlace()
+		}
+		if back-now > clock.Time(yieldLong) {
 			l.sleepy = back.Add(sleepTime)
 		}
 	}
@@ -412,10 +434,24 @@ func (l *lane) sleep(now clock.Time) {
 	l.rested = l.now()
 }
 
+// showPlace tells programs which processor the lane runs on. It is called where that may have
+// changed, and now and then, since the scheduler moves threads by force as well. A lane of a high
+// priority has its processor whenever it wants it, and moves nobody.
+func (l *lane) showPlace() {
+	if l.stats.prioritised {
+		return
+	}
+	if at := uint32(processor()) + 1; at != l.placed {
+		l.placed = at
+		l.place.Store(at)
+	}
+}
+
 // wait asks epoll and acts on the answer.
 func (l *lane) wait(now, timeout clock.Time) {
 	l.looked, l.mute = now, true
 	n, err := epollWait(l.epoll, l.events, timeout)
+	l.showPlace()
 	if err != nil {
 		panic(err) // the set is ours and valid: without it the lane would spin blindly
 	}

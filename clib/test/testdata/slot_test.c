@@ -223,6 +223,37 @@ static void test_rest(void)
 	setup_end(&s);
 }
 
+/* On the lane's processor, which is the first of ours: the next poll goes to another. */
+static void test_aside(void)
+{
+	struct setup s;
+	struct ibv_wc wc;
+	cpu_set_t one, all, after;
+	int lane = 0, polls = 0;
+
+	CHECK(sched_getaffinity(0, sizeof(all), &all) == 0);
+	while (!CPU_ISSET(lane, &all))
+		lane++;
+	setup_make(&s, 4);
+	CPU_ZERO(&one);
+	CPU_SET(lane, &one);
+	CHECK(sched_setaffinity(0, sizeof(one), &one) == 0);
+	CHECK(sched_getcpu() == lane);
+	/* Who may run nowhere else stays, and polls on. */
+	CHECK(ibv_poll_cq(s.cq, 1, &wc) == 0 && sched_getcpu() == lane);
+	CHECK(sched_setaffinity(0, sizeof(all), &all) == 0);
+	if (CPU_COUNT(&all) > 1) {
+		while (sched_getcpu() == lane && polls < 20000000) {
+			CHECK(ibv_poll_cq(s.cq, 1, &wc) == 0);
+			polls++;
+		}
+		CHECK(polls < 20000000);
+	}
+	CHECK(sched_getaffinity(0, sizeof(after), &after) == 0);
+	CHECK(CPU_EQUAL(&all, &after));
+	setup_end(&s);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test_case cases[] = {
@@ -232,6 +263,7 @@ int main(int argc, char **argv)
 		{"full_reset", test_full_reset},
 		{"full_receives", test_full_receives},
 		{"rest", test_rest},
+		{"aside", test_aside},
 	};
 
 	return RUN_CASES(cases, argc, argv);

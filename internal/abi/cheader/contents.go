@@ -148,6 +148,7 @@ var constants = []struct {
 		{"LanePageBytes", abi.LanePageBytes},
 		{"OffLaneSleeping", abi.OffLaneSleeping},
 		{"OffLaneOrigin", abi.OffLaneOrigin},
+		{"OffLaneProcessor", abi.OffLaneProcessor},
 	}},
 	{"Control requests.", []constant{
 		{"OpHello", uint64(abi.OpHello)},
