@@ -2,8 +2,8 @@
 /*
  * Who polls in vain competes with the NIC for the processor, so it yields. That is not enough where
  * a NIC has much to do for it: a thread that yields still looks to the scheduler as if it needed
- * its processor, so that two threads which could run side by side, such as the NIC and what receives
- * from it, share the other one.
+ * its processor, so that two threads which could run side by side, such as the NIC and what
+ * receives from it, share the other one.
  */
 #include <sched.h>
 #include <time.h>
