@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"syscall"
 	"time"
@@ -163,6 +164,7 @@ func newUp() *cobra.Command {
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			signal.Ignore(syscall.SIGXFSZ) // a log that may grow no more is no reason to end
+			collectEarly()
 			if reportFD >= 0 {
 				return upBackground(c, &options, os.NewFile(uintptr(reportFD), "report"))
 			}
@@ -177,6 +179,15 @@ func newUp() *cobra.Command {
 	command.Flags().IntVar(&reportFD, "report-fd", -1, "")
 	_ = command.Flags().MarkHidden("report-fd") // it fails for a flag that does not exist
 	return command
+}
+
+// collectEarly lets less garbage pile up than the runtime does by default. Only the control path
+// makes any, and what a NIC has piled up while programs set their queues up it keeps while they do
+// not: with 1,000 queue pairs that was 2.5 KiB for each. GOGC, if it is set, is stronger.
+func collectEarly() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
 }
 
 // config turns flags into the configuration of a NIC.
