@@ -2,10 +2,10 @@
 /*
  * Two programs that talk to each other and the NIC's lane are three threads. On two processors it
  * is best when the lane has one of its own and the programs share the other: every message needs
- * the lane, and the programs take turns anyway. A relay of three threads like that took 2.5 µs a
- * message this way, and 6 to 13 µs where a program shares with what plays the lane; on an emulated
- * processor, where a change of process is dear, 16 and 30 µs. The scheduler does not see that, so a
- * thread that finds itself on the lane's processor moves.
+ * the lane, and the programs take turns anyway. A relay of three such threads took 2.5 µs a
+ * message this way, and 6 to 13 µs where a program shares with what plays the lane; on an
+ * emulated processor, where a change of process is dear, 16 and 30 µs. The scheduler does not see
+ * that, so a thread that finds itself on the lane's processor moves.
  */
 #include <sched.h>
 #include <time.h>
