@@ -13,7 +13,7 @@
 #include "poll_aside.h"
 #include "queue.h"
 
-/* How long the thread that polls a CQ stays where it has moved, even if the scheduler brings it back. */
+/* How long a thread stays where it has moved, even if the scheduler brings it back. */
 enum { ASIDE_NS = 4000000 };
 
 static uint64_t aside_clock(void)
