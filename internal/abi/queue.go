@@ -52,8 +52,8 @@ const (
 	OffLaneSleeping = 0x000
 	// OffLaneOrigin is where the NIC's clock is 0, in nanoseconds of CLOCK_MONOTONIC: uint64.
 	OffLaneOrigin = 0x040
-	// OffLaneProcessor is 1 + the number of the processor that the lane ran on last: who polls there is
-	// in its way. 0 says that nobody is: the lane has a high priority.
+	// OffLaneProcessor is 1 + the number of the processor that the lane ran on last: who polls there
+	// is in its way. 0 says that nobody is: the lane has a high priority.
 	OffLaneProcessor = 0x0c0
 )
 
