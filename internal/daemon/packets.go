@@ -15,9 +15,10 @@ const (
 	packetBytesMax = ib.HeadersLenMax + 4096 + 3 + netio.TrailerBytes
 	// sendBatch and sendBatchBytes bound what one call hands to a port, and a batch of sendEnough
 	// bytes goes once its last group is whole: a send costs the kernel some 5 µs, whatever its
-	// size. It stays in a cache, and in the smallest socket buffer that Linux gives by default.
+	// size. It stays in a cache, and in the smallest socket buffer that Linux gives by default. The
+	// rest is room for the longest packets there could be.
 	sendBatch      = 512
-	sendBatchBytes = 256 << 10
+	sendBatchBytes = 512 << 10
 	sendEnough     = 160 << 10
 	// retryDelay is when a full socket is tried again.
 	retryDelay = 100 * time.Microsecond
@@ -80,6 +81,11 @@ func (o *outgoing) clear() {
 type group struct {
 	size, bytes, count int
 	isWhole            bool // no other packet fits in
+}
+
+// room is how many packets of the group's size may follow. Preconditions: count > 0.
+func (g *group) room() int {
+	return min((netio.GroupBytesMax-g.bytes)/g.size, netio.GroupDatagramsMax-g.count)
 }
 
 // add takes a packet of n bytes into the group, or into the next one.
@@ -176,7 +182,12 @@ func (l *lane) transmit(now clock.Time) bool {
 	// Who captures packets, or disturbs them, gets them all.
 	l.nic.HandOver(l.mirror == nil && !l.taps.IsOn())
 	sent := 0
-	for ; l.mayTransmit(sent) && l.nic.PollTransmit(now, &l.tx); sent++ {
+	for l.mayTransmit(sent) {
+		l.tx.RunMax = l.runMax()
+		if !l.nic.PollTransmit(now, &l.tx) {
+			break
+		}
+		sent += 1 + int(l.tx.More)
 		if !l.route(now) {
 			break
 		}
@@ -205,6 +216,17 @@ func (l *lane) mayTransmit(n int) bool {
 		n < transmitPerTurn+netio.GroupDatagramsMax && g.count > 0 && !g.isWhole
 }
 
+// runMax is how many packets the lane takes as one: as many as the group that has begun has room
+// for.
+func (l *lane) runMax() uint32 {
+	o := &l.out[0]
+	if l.wire == nil || l.mirror != nil || o.group.count == 0 || o.group.isWhole {
+		return 1
+	}
+	room := min(len(o.batch)-o.count, (len(o.store)-o.used)/packetBytesMax)
+	return uint32(min(o.group.room(), room))
+}
+
 // route sends l.tx on its way. It reports false when no more packets can be taken now.
 func (l *lane) route(now clock.Time) bool {
 	port, o := l.wire, &l.out[0]
@@ -214,12 +236,7 @@ func (l *lane) route(now clock.Time) bool {
 	l.departure()
 	if l.paths.out.isLocal {
 		if l.mirror == nil {
-			// By reference: the payload is still the sender's memory.
-			if l.taps.IsOn() {
-				l.tap()
-			}
-			l.stats.looped++
-			l.nic.HandlePacket(now, &l.tx)
+			l.loop(now)
 			return true
 		}
 		port, o = l.mirror, &l.out[1]
@@ -236,13 +253,40 @@ func (l *lane) route(now clock.Time) bool {
 // stage serialises l.tx, whose departure is known.
 func (l *lane) stage(o *outgoing) {
 	p := &l.tx
-	b := p.Headers.Append(o.store[o.used:o.used])
-	b = append(b, p.Payload...)
-	b = ib.AppendPad(b, p.Headers.BTH.PadCount)
-	o.used += len(b) + netio.TrailerBytes
-	o.group.add(len(b) + netio.TrailerBytes)
-	o.batch[o.count] = l.datagram(b[: len(b) : len(b)+netio.TrailerBytes])
-	o.count++
+	part := len(p.Payload) / int(p.More+1)
+	for rest := p.Payload; ; rest = rest[part:] {
+		b := p.Headers.Append(o.store[o.used:o.used])
+		b = append(b, rest[:part]...)
+		b = ib.AppendPad(b, p.Headers.BTH.PadCount)
+		o.used += len(b) + netio.TrailerBytes
+		o.group.add(len(b) + netio.TrailerBytes)
+		o.batch[o.count] = l.datagram(b[: len(b) : len(b)+netio.TrailerBytes])
+		o.count++
+		if p.More == 0 {
+			return
+		}
+		p.More--
+		p.Headers.BTH.PSN = p.Headers.BTH.PSN.Add(1)
+	}
+}
+
+// loop gives l.tx, which stays on this NIC, to its queue pair. By reference: the payload is still
+// the sender's memory.
+func (l *lane) loop(now clock.Time) {
+	p := &l.tx
+	part := len(p.Payload) / int(p.More+1)
+	for rest, more := p.Payload, p.More; ; rest, more = rest[part:], more-1 {
+		p.Payload, p.More = rest[:part], 0
+		if l.taps.IsOn() {
+			l.tap()
+		}
+		l.stats.looped++
+		l.nic.HandlePacket(now, p)
+		if more == 0 {
+			return
+		}
+		p.Headers.BTH.PSN = p.Headers.BTH.PSN.Add(1)
+	}
 }
 
 // flush sends a batch and reports whether it is empty now.

@@ -236,6 +236,7 @@ func (n *NIC) PollTimeout() clock.Time {
 // PollTransmit fills p with the next packet to send: management first, then QPs in turns.
 func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 	n.now = now
+	p.More = 0
 	if n.cm.pollTransmit(now, p) {
 		return true
 	}
@@ -252,8 +253,7 @@ func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 			continue
 		}
 		n.handOver(q)
-		if q.quota > 0 && q.ibt.PollTransmit(now, p) {
-			q.quota--
+		if q.quota > 0 && q.pollTransmit(now, p) {
 			n.pacer.charge(n, q, p)
 			n.show(q)
 			return true
@@ -266,6 +266,18 @@ func (n *NIC) PollTransmit(now clock.Time, p *ibt.Packet) bool {
 	}
 	n.failDoomed()
 	return false
+}
+
+// pollTransmit takes packets within the quota, which is positive.
+func (q *qp) pollTransmit(now clock.Time, p *ibt.Packet) bool {
+	most := p.RunMax
+	p.RunMax = min(most, uint32(q.quota))
+	isSending := q.ibt.PollTransmit(now, p)
+	p.RunMax = most
+	if isSending {
+		q.quota -= 1 + int(p.More)
+	}
+	return isSending
 }
 
 // HasWork reports that PollTransmit or PollStream may have more although they returned false once.

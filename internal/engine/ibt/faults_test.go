@@ -219,6 +219,7 @@ func TestFaults_XRC_DeliversExactlyOnceInOrder(t *testing.T) {
 			w.traceOnFailure()
 		}
 		w.judge = f.judge(r)
+		w.runMax = []uint32{0, 3, 64}[seed/4%3]
 		p := makePlan(r, w.a, w.b, 0)
 		p.start(w)
 		w.run(60 * time.Second)
@@ -248,6 +249,7 @@ func TestFaults_RC_DeliversExactlyOnceInOrder(t *testing.T) {
 			w.traceOnFailure()
 		}
 		w.judge = f.judge(r)
+		w.runMax = []uint32{0, 3, 64}[seed/4%3]
 		ab, ba := makePlan(r, w.a, w.b, 0), makePlan(r, w.b, w.a, 1)
 		ab.start(w)
 		ba.start(w)

@@ -287,13 +287,15 @@ type world struct {
 	// handsOver lets messages go without packets where they can; handed counts those.
 	handsOver bool
 	handed    int
-	mark      func(p *Packet) // may change packets in flight
-	air       []flying
-	seq       int
-	log       []string
-	trace     bool
-	sent      int
-	steps     int
+	// runMax is how many packets are polled as one.
+	runMax uint32
+	mark   func(p *Packet) // may change packets in flight
+	air    []flying
+	seq    int
+	log    []string
+	trace  bool
+	sent   int
+	steps  int
 }
 
 // worldConfig varies both ends alike.
@@ -343,16 +345,36 @@ func (w *world) transmit(n *node) bool {
 	if n == w.b {
 		to = w.a
 	}
-	var p Packet
+	p := Packet{RunMax: w.runMax}
 	worked := w.handsOver && w.handOver(n, to, &p)
 	for range 64 {
 		if !n.q.PollTransmit(w.now, &p) {
 			break
 		}
 		worked = true
-		w.launch(n, to, &p)
+		for _, x := range apart(w.t, &p) {
+			w.launch(n, to, &x)
+		}
 	}
 	return worked
+}
+
+// apart returns the packets that one stands for.
+func apart(t testing.TB, p *Packet) []Packet {
+	t.Helper()
+	n := int(p.More) + 1
+	if p.More > 0 && p.More >= p.RunMax {
+		t.Fatalf("%d packets as one, of %d", n, p.RunMax)
+	}
+	part := len(p.Payload) / n
+	var out []Packet
+	for i := range n {
+		x := Packet{Address: p.Address, Headers: p.Headers}
+		x.Headers.BTH.PSN = p.Headers.BTH.PSN.Add(uint32(i))
+		x.Payload = p.Payload[i*part : (i+1)*part : (i+1)*part]
+		out = append(out, x)
+	}
+	return out
 }
 
 func (w *world) launch(from, to *node, p *Packet) {

@@ -29,4 +29,11 @@ type Packet struct {
 	Address
 	Headers ib.Headers
 	Payload []byte
+	// More is how many packets like this one follow: only their sequence numbers differ, each by one,
+	// and the payload is that of all, in equal parts. Outgoing ones only, and 0 unless RunMax allows
+	// it.
+	More uint32
+	// RunMax is for who polls to set: how many packets he takes as one; 0 stands for 1. They are
+	// from the middle of one message.
+	RunMax uint32
 }

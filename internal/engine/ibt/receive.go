@@ -106,10 +106,11 @@ func (q *QP) sendNotification(p *Packet) {
 // PollTransmit makes the next packet to send and reports whether there is one.
 func (q *QP) PollTransmit(now clock.Time, p *Packet) bool {
 	q.now = now
+	p.More = 0
 	if !q.pollPacket(p) {
 		return false
 	}
-	q.host.Count(work.CountSentPackets, 1)
+	q.host.Count(work.CountSentPackets, 1+uint64(p.More))
 	q.host.Count(work.CountSentBytes, uint64(len(p.Payload)))
 	return true
 }

@@ -24,7 +24,12 @@ func (q *QP) sendPacket(p *Packet, w *sendWR) bool {
 			return false
 		}
 	default:
-		if !q.sendSegment(p, w, w.index(r.psn)) {
+		k := w.index(r.psn)
+		if n = q.sendRun(p, w, k); n > 0 {
+			break
+		}
+		n = 1
+		if !q.sendSegment(p, w, k) {
 			return false
 		}
 	}
@@ -50,10 +55,10 @@ func (q *QP) noteRequest(p *Packet, w *sendWR, n uint32) {
 			*r.reads.Push() = readRange{first: r.psn, packets: n}
 		}
 	} else {
-		q.stats.Retransmitted++
+		q.stats.Retransmitted += 1 + uint64(p.More)
 	}
 	last := r.psn.Add(n)
-	r.sinceAck++
+	r.sinceAck += 1 + p.More
 	isFull := distance(r.una, last) >= r.window.size
 	if last == w.end() || isFull || r.sinceAck >= r.window.size/2 || r.isLimited(w) ||
 		r.retry.rnrTries > 0 {
@@ -107,6 +112,40 @@ func (q *QP) sendSegment(p *Packet, w *sendWR, k uint32) bool {
 		p.Headers.Inv = ib.IETH(w.WQE.ImmOrRKey)
 	}
 	return !q.isUD() || q.addressDatagram(p, w)
+}
+
+// sendRun makes as many packets as may go as one, from k on, and returns how many; 0 where there is
+// no more than one. They are from the middle of a message that lies in one piece of memory, and none
+// of them asks for an acknowledge.
+func (q *QP) sendRun(p *Packet, w *sendWR, k uint32) uint32 {
+	n := q.runLength(p, w, k)
+	if n < 2 {
+		return 0
+	}
+	mtu := uint64(q.mtu)
+	b, f := q.table.ViewList(q.cfg.PD, w.List(), uint64(k)*mtu, uint64(n)*mtu)
+	if b == nil || f != mem.FaultNone {
+		return 0
+	}
+	q.startRequest(p, w, w.op.middle, q.send.psn)
+	p.Payload, p.More = b, n-1
+	return n
+}
+
+// runLength returns how many packets from k on are alike.
+func (q *QP) runLength(p *Packet, w *sendWR, k uint32) uint32 {
+	r := &q.send
+	if p.RunMax < 2 || k == 0 || k+1 >= w.packets || !q.isReliable() || q.attr.Segment != 0 ||
+		w.Has(rdma.SendInline) || r.retry.rnrTries > 0 || r.retry.heldTill != 0 || r.isLimited(w) {
+		return 1
+	}
+	n := min(p.RunMax, w.packets-1-k)
+	if !r.isFresh() {
+		n = min(n, distance(r.psn, r.high))
+	}
+	// The packets that fill the window, or half of it, ask for an acknowledge.
+	half := r.window.size / 2
+	return min(n, half-min(half, r.sinceAck+1), r.window.size-min(r.window.size, r.inFlight()+1))
 }
 
 // at returns the opcode for a place in the message.

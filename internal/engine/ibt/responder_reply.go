@@ -116,6 +116,9 @@ func (q *QP) sendAtomicAnswer(p *Packet, x *resource) {
 // sendReadData sends the next packet of READ data, or reports false when the memory has become
 // unreachable since the request was accepted.
 func (q *QP) sendReadData(p *Packet, x *resource) bool {
+	if q.sendReadRun(p, x) {
+		return true
+	}
 	n := min(q.mtu, x.left)
 	payload, f := q.readPayload(x, n)
 	if f != mem.FaultNone {
@@ -146,6 +149,29 @@ func (q *QP) sendReadData(p *Packet, x *resource) bool {
 	if isLast {
 		q.finishReply(x)
 	}
+	return true
+}
+
+// sendReadRun sends as many packets from the middle of a READ as may go as one, or reports false
+// where that is no more than one. A peer that is sent data by a window gets them one by one.
+func (q *QP) sendReadRun(p *Packet, x *resource) bool {
+	if p.RunMax < 2 || !x.isBegun || x.left <= 2*q.mtu || q.recv.window.isOn ||
+		q.attr.Segment != 0 {
+		return false
+	}
+	n := min(p.RunMax, (x.left-1)/q.mtu)
+	b, f := q.table.ViewRemote(x.reth.RKey, x.who, x.va, uint64(n)*uint64(q.mtu))
+	if b == nil || f != mem.FaultNone {
+		return false
+	}
+	q.startReply(p, ib.RCReadResponseMiddle, x.psn)
+	p.Payload, p.More = b, n-1
+	for i := range n {
+		q.countReply(x.psn.Add(i))
+	}
+	x.psn = x.psn.Add(n)
+	x.va += uint64(n) * uint64(q.mtu)
+	x.left -= n * q.mtu
 	return true
 }
 
