@@ -115,8 +115,8 @@ func (q *QP) sendSegment(p *Packet, w *sendWR, k uint32) bool {
 }
 
 // sendRun makes as many packets as may go as one, from k on, and returns how many; 0 where there is
-// no more than one. They are from the middle of a message that lies in one piece of memory, and none
-// of them asks for an acknowledge.
+// no more than one. They are from the middle of a message that lies in one piece of memory; none of
+// them asks for an acknowledge.
 func (q *QP) sendRun(p *Packet, w *sendWR, k uint32) uint32 {
 	n := q.runLength(p, w, k)
 	if n < 2 {
