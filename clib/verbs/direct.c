@@ -334,11 +334,11 @@ static void direct_count(struct rnic_qp *qp, const struct direct_batch *batch)
 			direct->received += step->length;
 	}
 	direct->ops += batch->count;
-	atomic_store_explicit(direct_word64(qp, RNIC_OFF_DIRECT_SENT), direct->sent,
+	atomic_store_explicit(queue_word64(qp->map, RNIC_OFF_DIRECT_SENT), direct->sent,
 			      memory_order_relaxed);
-	atomic_store_explicit(direct_word64(qp, RNIC_OFF_DIRECT_RECEIVED), direct->received,
+	atomic_store_explicit(queue_word64(qp->map, RNIC_OFF_DIRECT_RECEIVED), direct->received,
 			      memory_order_relaxed);
-	atomic_store_explicit(direct_word64(qp, RNIC_OFF_DIRECT_OPS), direct->ops,
+	atomic_store_explicit(queue_word64(qp->map, RNIC_OFF_DIRECT_OPS), direct->ops,
 			      memory_order_relaxed);
 }
 
@@ -356,7 +356,8 @@ static bool direct_execute(struct rnic_qp *qp, struct direct_batch *batch, uint3
 {
 	_Atomic uint32_t *busy = queue_word(qp->map, RNIC_OFF_DIRECT_BUSY);
 	const uint32_t turn = atomic_load_explicit(busy, memory_order_relaxed);
-	_Atomic uint32_t *tail = direct_list_tail(cq_of(qp->base.send_cq));
+	struct rnic_cq *cq = cq_of(qp->base.send_cq);
+	_Atomic uint32_t *tail = direct_list_tail(cq);
 	uint32_t at = atomic_load_explicit(tail, memory_order_relaxed);
 	uint32_t index = first + atomic_load_explicit(&qp->sq.direct, memory_order_relaxed);
 	bool good;
@@ -381,8 +382,12 @@ static bool direct_execute(struct rnic_qp *qp, struct direct_batch *batch, uint3
 	if (!good)
 		return false;
 	atomic_store_explicit(&qp->sq.direct, index - first, memory_order_relaxed);
-	if (batch->signaled)
+	if (batch->signaled) {
+		cq->direct.count += batch->signaled;
+		atomic_store_explicit(queue_word64(cq->map, RNIC_OFF_CQ_LIST_COUNT),
+				      cq->direct.count, memory_order_relaxed);
 		atomic_store_explicit(tail, at, memory_order_release);
+	}
 	return true;
 }
 

@@ -34,10 +34,4 @@ static inline bool direct_map_is_good(const struct rnic_context *ctx, const stru
 	       map->ticket;
 }
 
-/* Returns the words of a QP that count what was done. */
-static inline _Atomic uint64_t *direct_word64(const struct rnic_qp *qp, size_t offset)
-{
-	return (_Atomic uint64_t *)(void *)(qp->map + offset);
-}
-
 #endif

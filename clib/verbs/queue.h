@@ -16,6 +16,11 @@ static inline _Atomic uint32_t *queue_word(unsigned char *map, size_t offset)
 	return (_Atomic uint32_t *)(void *)(map + offset);
 }
 
+static inline _Atomic uint64_t *queue_word64(unsigned char *map, size_t offset)
+{
+	return (_Atomic uint64_t *)(void *)(map + offset);
+}
+
 static inline void queue_ring_init(struct queue_ring *ring, unsigned char *slots,
 				   _Atomic uint32_t *producer, _Atomic uint32_t *consumer)
 {

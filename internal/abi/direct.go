@@ -24,6 +24,8 @@ const (
 	// library's own list: they take room of the queue. Written by the library.
 	OffCQListHead = 0x084
 	OffCQListTail = 0x180
+	// OffCQListCount is how many completions have been in the list so far, uint64.
+	OffCQListCount = 0x188
 )
 
 // Rights in the grant word.

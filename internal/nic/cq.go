@@ -30,6 +30,7 @@ type cq struct {
 	// The library's own list; listHead is what was last seen of its word.
 	listTail, listHeadWord *atomic.Uint32
 	listHead               uint32
+	listCount              *atomic.Uint64
 
 	moderation moderation
 	hold       hold
@@ -67,6 +68,7 @@ func (c *Context) CreateCQ(req *abi.CreateCQReq) (abi.CreateCQRsp, Shared, *rdma
 		arm: ring.Word(m, abi.OffCQArm), state: ring.Word(m, abi.OffCQState),
 		lossy:    req.Flags&cqIgnoreOverrun != 0,
 		listTail: ring.Word(m, abi.OffCQListTail), listHeadWord: ring.Word(m, abi.OffCQListHead),
+		listCount: ring.Word64(m, abi.OffCQListCount),
 	}
 	c.cqs[q.handle] = q
 	c.nic.counts.cqs++

@@ -208,7 +208,8 @@ func (c *Context) status() ContextStatus {
 	for _, h := range slices.Sorted(maps.Keys(c.cqs)) {
 		q := c.cqs[h]
 		s.CQs = append(s.CQs, CQStatus{
-			Handle: h, Entries: q.ring.Entries(), Pushed: q.pushed, Overrun: q.failed,
+			Handle: h, Entries: q.ring.Entries(), Pushed: q.pushed + q.listCount.Load(),
+			Overrun: q.failed,
 		})
 	}
 	for _, h := range slices.Sorted(maps.Keys(c.srqs)) {

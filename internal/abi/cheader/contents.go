@@ -132,6 +132,7 @@ var constants = []struct {
 		{"OffDirectReceived", abi.OffDirectReceived},
 		{"OffCQListHead", abi.OffCQListHead},
 		{"OffCQListTail", abi.OffCQListTail},
+		{"OffCQListCount", abi.OffCQListCount},
 		{"GrantWrite", uint64(abi.GrantWrite)},
 		{"GrantRead", uint64(abi.GrantRead)},
 		{"GrantAtomic", uint64(abi.GrantAtomic)},
