@@ -42,6 +42,14 @@ func keepTrying(n uint8) func(a, b *EndConfig) {
 	}
 }
 
+// awaitReceives gives up after the peer has said n times and once more that it has no receive. It
+// leaves the peer all time to say so.
+func awaitReceives(n uint8) func(a, b *EndConfig) {
+	return func(a, _ *EndConfig) {
+		a.Adjust = func(c *verbs.ConnectConfig) { c.RNRRetry = n }
+	}
+}
+
 //tidy:table
 var failures = []failure{
 	{
@@ -139,11 +147,12 @@ var failures = []failure{
 		want: verbs.WCRemOpErr, wantPeer: verbs.WCLocProtErr, peerFails: true,
 	},
 	{
-		name: "T14 no receive and no retry", opcode: verbs.WRSend, adjust: keepTrying(0),
+		name: "T14 no receive and no retry", opcode: verbs.WRSend, adjust: awaitReceives(0),
 		want: verbs.WCRNRRetryExcErr,
 	},
 	{
-		name: "T14 no receive and two retries", opcode: verbs.WRWriteWithImm, adjust: keepTrying(2),
+		name: "T14 no receive and two retries", opcode: verbs.WRWriteWithImm,
+		adjust: awaitReceives(2),
 		want: verbs.WCRNRRetryExcErr,
 	},
 	{
