@@ -81,13 +81,13 @@ static inline void poll_release(struct rnic_cq *cq, const struct poll_place *at)
  */
 static inline uint32_t poll_sends_done(const struct queue_ring *ring, const struct rnic_cqe *cqe)
 {
-	const struct rnic_send_wqe *last;
+	struct rnic_send_wqe *last;
 
 	if (cqe->reserved == DIRECT_CQE ||
 	    !atomic_load_explicit(&ring->direct, memory_order_relaxed))
 		return cqe->sq_index;
-	last = (const void *)queue_ring_slot(ring, cqe->sq_index - 1);
-	return cqe->sq_index + last->ah;
+	last = (void *)queue_ring_slot(ring, cqe->sq_index - 1);
+	return cqe->sq_index + atomic_load_explicit(queue_slot_direct(last), memory_order_relaxed);
 }
 
 #endif

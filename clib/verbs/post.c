@@ -81,7 +81,9 @@ static void post_send_publish(struct rnic_qp *qp, uint32_t first, uint32_t next)
 
 	/* Their completions come with indices of the ring; see poll_sends_done. */
 	for (uint32_t at = first; direct && at != next; at++)
-		((struct rnic_send_wqe *)(void *)queue_ring_slot(&qp->sq, at))->ah = direct;
+		atomic_store_explicit(
+			queue_slot_direct((void *)queue_ring_slot(&qp->sq, at)), direct,
+			memory_order_relaxed);
 	queue_ring_publish(&qp->sq, next);
 	queue_ring_doorbell(ctx_of(qp->base.context), qp->doorbell_slot);
 }

@@ -71,6 +71,15 @@ static inline unsigned char *queue_ring_slot(const struct queue_ring *ring, uint
 	return ring->slots + (size_t)(index & (ring->entries - 1)) * ring->stride;
 }
 
+/*
+ * Where a work request of RC, which has no address handle, notes how many the library had done
+ * itself before. Atomic for tools that cannot see how the NIC orders the write before the read.
+ */
+static inline _Atomic uint32_t *queue_slot_direct(struct rnic_send_wqe *wqe)
+{
+	return (_Atomic uint32_t *)&wqe->ah;
+}
+
 /* Shows the slots below next to the NIC: release orders their contents before the index. */
 static inline void queue_ring_publish(struct queue_ring *ring, uint32_t next)
 {
