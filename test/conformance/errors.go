@@ -153,7 +153,7 @@ var failures = []failure{
 	{
 		name: "T14 no receive and two retries", opcode: verbs.WRWriteWithImm,
 		adjust: awaitReceives(2),
-		want: verbs.WCRNRRetryExcErr,
+		want:   verbs.WCRNRRetryExcErr,
 	},
 	{
 		name: "peer in error", opcode: verbs.WRWrite, adjust: keepTrying(2),

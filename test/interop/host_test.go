@@ -28,6 +28,7 @@ type host struct {
 	own      string // name of the device that programs are to use
 	nic      *exec.Cmd
 	log      nicLog
+	peer     *guest // at the other end of the cable, if programs are to talk to it
 }
 
 // nicLog is what a NIC has logged so far.
@@ -136,6 +137,7 @@ func (h *host) start(t *testing.T, args ...string) *program {
 	}
 	p := &program{
 		name: "host: " + strings.Join(args, " "), pid: c.Process.Pid, done: make(chan result, 1),
+		peer: h.peer,
 		stop: func() { _ = syscall.Kill(-c.Process.Pid, syscall.SIGKILL) },
 	}
 	ended := make(chan struct{})

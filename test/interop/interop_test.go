@@ -30,6 +30,7 @@ func newLink(t *testing.T, img image, mtu, path int, up ...string) *link {
 	t.Helper()
 	l := &link{guest: bootGuest(t, img, mtu), path: path, port: 20000, gids: map[string]string{}}
 	l.host = newHost(t, l.guest.ns, img, up...)
+	l.host.peer = l.guest
 	l.tap = newWiretap(t, l.guest)
 	return l
 }

@@ -95,7 +95,7 @@ func (l *link) try(t *testing.T, r row, server, client side) {
 		l.requireRefusal(t, r)
 		t.Skip(r.lacks)
 	}
-	l.requireGuest(t)
+	l.requireGuest(t, false)
 	for range triesMax {
 		l.port++
 		l.tap.begin(l.port)
@@ -120,6 +120,7 @@ func (l *link) try(t *testing.T, r row, server, client side) {
 			serve.end(t)
 			continue
 		}
+		l.requireGuest(t, called.Status != 0)
 		call.check(t, called, r.wants, r.clientWants)
 		if r.endless || t.Failed() {
 			serve.stop()
@@ -134,6 +135,7 @@ func (l *link) try(t *testing.T, r row, server, client side) {
 		if r.isLost(served, lostEnd) || l.torn() > torn {
 			continue
 		}
+		l.requireGuest(t, served.Status != 0)
 		if !r.endless {
 			serve.check(t, served, r.wants, r.serverWants)
 		}
@@ -153,7 +155,7 @@ func (l *link) endOf(t *testing.T, call *program, server side) (r result, isOver
 	case r = <-call.done:
 		return r, true
 	case <-time.After(patience / 3):
-		l.requireGuest(t)
+		l.requireGuest(t, true)
 	}
 	if server != side(l.guest) {
 		return call.end(t), true
@@ -175,12 +177,12 @@ func (l *link) torn() int {
 	return strings.Count(l.host.log.String(), "MPA wrong CRC")
 }
 
-// requireGuest skips the test where Soft-iWARP has locked its kernel up: under loss it does so now
-// and then, with both processors busy and nothing that answers.
-func (l *link) requireGuest(t *testing.T) {
+// requireGuest skips the rest where the guest was found locked up; where something went wrong it
+// looks.
+func (l *link) requireGuest(t *testing.T, wentWrong bool) {
 	t.Helper()
-	if l.guest.driver.link == siw.link && !l.guest.machine.IsAlive() {
-		t.Skip("the kernel's driver has locked up its machine")
+	if l.guest.locked || wentWrong && l.guest.isLockedUp() {
+		t.Skip(lockedUp)
 	}
 }
 

@@ -139,15 +139,24 @@ func (m *Machine) dial() (conn net.Conn, err error) {
 // dialPatience is how long a machine may take to answer at all.
 const dialPatience = 10 * time.Second
 
-// IsAlive reports that the machine still takes requests: a driver may lock its kernel up.
+// IsAlive reports that the machine still does what it is asked for: a driver may lock its kernel
+// up, which accepts connections for its first process even then.
 func (m *Machine) IsAlive() bool {
-	conn, err := m.dial()
+	p, err := m.Start("guest", "await", "nothing")
 	if err != nil {
 		return false
 	}
-	_ = conn.Close()
-	return true
+	defer p.Stop()
+	select {
+	case r := <-p.Done:
+		return r.Status == 1 // it does not know how to await that
+	case <-time.After(alivePatience):
+		return false
+	}
 }
+
+// alivePatience is how long a machine may take to say that it does not understand.
+const alivePatience = 20 * time.Second
 
 // Result is how a program ended. Status is −1 when it did not start or was killed.
 type Result struct {
