@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "ctl.h"
 #include "device.h"
 #include "direct.h"
@@ -92,10 +93,8 @@ uint64_t ctx_clock(const struct rnic_context *ctx)
 {
 	const uint64_t *origin =
 		(const uint64_t *)(const void *)(ctx->lane + RNIC_OFF_LANE_ORIGIN);
-	struct timespec now;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - *origin;
+	return clock_monotonic() - *origin;
 }
 
 int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values)

@@ -30,6 +30,7 @@ struct direct_step {
 	const struct rnic_send_wqe *wqe;
 	const struct direct_map *map;
 	unsigned char *remote;
+	uint32_t rights; /* that it needs */
 	uint32_t length;
 	bool signaled;
 };
@@ -39,7 +40,7 @@ struct direct_batch {
 	struct direct_step steps[DIRECT_BATCH];
 	uint32_t count;
 	uint32_t signaled;
-	uint32_t rights; /* that they need */
+	uint32_t rights;
 	uint32_t bytes;
 	uint32_t link; /* the connection */
 };
@@ -70,11 +71,10 @@ static bool direct_is_atomic(unsigned int opcode)
 /* Reports whether an entry names memory that the process has registered and may use like that. */
 static bool direct_local_is_good(const struct rnic_qp *qp, const struct rnic_sge *sge, bool writes)
 {
-	const struct direct_context *direct = &ctx_of(qp->base.context)->direct;
+	struct direct_context *direct = &ctx_of(qp->base.context)->direct;
 
 	for (uint32_t which = 0; which < 2; which++) {
-		const struct direct_local *at =
-			&direct->locals[((sge->lkey >> 8) * 2 + which) % DIRECT_LOCALS];
+		const struct direct_local *at = direct_local_place(direct, sge->lkey, which);
 		const unsigned int version =
 			atomic_load_explicit(&at->version, memory_order_acquire);
 		uint64_t offset, length;
@@ -124,7 +124,8 @@ static bool direct_judge(struct rnic_qp *qp, struct direct_step *step, uint32_t 
 	const struct rnic_send_wqe *wqe = step->wqe;
 	uint64_t offset;
 
-	if (!direct_rights(wqe->opcode) || !direct_measure(qp, wqe, &step->length))
+	step->rights = direct_rights(wqe->opcode);
+	if (!step->rights || !direct_measure(qp, wqe, &step->length))
 		return false;
 	if (direct_is_atomic(wqe->opcode) &&
 	    (step->length != sizeof(uint64_t) || wqe->remote_addr % sizeof(uint64_t) ||
@@ -138,7 +139,7 @@ static bool direct_judge(struct rnic_qp *qp, struct direct_step *step, uint32_t 
 		return false;
 	step->remote = step->map->bytes + offset;
 	step->signaled = qp->init.sq_sig_all || (wqe->flags & IBV_SEND_SIGNALED);
-	return (step->map->rights & direct_rights(wqe->opcode)) != 0;
+	return (step->map->rights & step->rights) != 0;
 }
 
 static bool direct_judge_all(struct rnic_qp *qp, struct direct_batch *batch, uint32_t first)
@@ -150,7 +151,7 @@ static bool direct_judge_all(struct rnic_qp *qp, struct direct_batch *batch, uin
 		step->wqe = (void *)queue_ring_slot(&qp->sq, first + i);
 		if (!direct_judge(qp, step, batch->link))
 			return false;
-		batch->rights |= direct_rights(step->wqe->opcode);
+		batch->rights |= step->rights;
 		batch->signaled += step->signaled;
 		batch->bytes += step->length;
 	}
@@ -358,6 +359,7 @@ static bool direct_execute(struct rnic_qp *qp, struct direct_batch *batch, uint3
 	const uint32_t turn = atomic_load_explicit(busy, memory_order_relaxed);
 	struct rnic_cq *cq = cq_of(qp->base.send_cq);
 	_Atomic uint32_t *tail = direct_list_tail(cq);
+	_Atomic uint64_t *count = queue_word64(cq->map, RNIC_OFF_CQ_LIST_COUNT);
 	uint32_t at = atomic_load_explicit(tail, memory_order_relaxed);
 	uint32_t index = first + atomic_load_explicit(&qp->sq.direct, memory_order_relaxed);
 	bool good;
@@ -383,9 +385,8 @@ static bool direct_execute(struct rnic_qp *qp, struct direct_batch *batch, uint3
 		return false;
 	atomic_store_explicit(&qp->sq.direct, index - first, memory_order_relaxed);
 	if (batch->signaled) {
-		cq->direct.count += batch->signaled;
-		atomic_store_explicit(queue_word64(cq->map, RNIC_OFF_CQ_LIST_COUNT),
-				      cq->direct.count, memory_order_relaxed);
+		atomic_store_explicit(count, atomic_load_explicit(count, memory_order_relaxed) +
+						     batch->signaled, memory_order_relaxed);
 		atomic_store_explicit(tail, at, memory_order_release);
 	}
 	return true;

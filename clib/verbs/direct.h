@@ -39,6 +39,16 @@ void direct_close(struct rnic_context *ctx);
 void direct_local_add(const struct rnic_mr *mr);
 void direct_local_remove(const struct rnic_mr *mr);
 
+/*
+ * Returns where a region of this process may stand in the table, by its local key: in place 0 or 1,
+ * so that two regions seldom keep one another out.
+ */
+static inline struct direct_local *direct_local_place(struct direct_context *direct, uint32_t lkey,
+						      uint32_t which)
+{
+	return &direct->locals[((lkey >> 8) * 2 + which) % DIRECT_LOCALS];
+}
+
 /* Returns the entry of a CQ's own list at an index. */
 static inline struct rnic_cqe *direct_list_entry(const struct rnic_cq *cq, uint32_t index)
 {

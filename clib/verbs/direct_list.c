@@ -43,12 +43,6 @@ void direct_list_resize(struct rnic_cq *cq)
 	list->mask = entries - 1;
 }
 
-/* Two places for each key, so that two regions seldom keep one another out. */
-static struct direct_local *local_place(struct rnic_context *ctx, uint32_t lkey, uint32_t which)
-{
-	return &ctx->direct.locals[((lkey >> 8) * 2 + which) % DIRECT_LOCALS];
-}
-
 /* Odd versions tell readers to look elsewhere: the NIC can do what we cannot judge. */
 static void local_write(struct direct_local *place, const struct rnic_mr *mr)
 {
@@ -69,11 +63,11 @@ static void local_write(struct direct_local *place, const struct rnic_mr *mr)
 void direct_local_add(const struct rnic_mr *mr)
 {
 	struct rnic_context *ctx = ctx_of(mr->base.context);
-	struct direct_local *place = local_place(ctx, mr->base.lkey, 0);
+	struct direct_local *place = direct_local_place(&ctx->direct, mr->base.lkey, 0);
 
 	pthread_mutex_lock(&ctx->direct.lock);
 	if (atomic_load(&place->lkey))
-		place = local_place(ctx, mr->base.lkey, 1);
+		place = direct_local_place(&ctx->direct, mr->base.lkey, 1);
 	local_write(place, mr);
 	pthread_mutex_unlock(&ctx->direct.lock);
 }
@@ -84,7 +78,8 @@ void direct_local_remove(const struct rnic_mr *mr)
 
 	pthread_mutex_lock(&ctx->direct.lock);
 	for (uint32_t which = 0; which < 2; which++) {
-		struct direct_local *place = local_place(ctx, mr->base.lkey, which);
+		struct direct_local *place =
+			direct_local_place(&ctx->direct, mr->base.lkey, which);
 
 		if (atomic_load(&place->lkey) == mr->base.lkey)
 			local_write(place, NULL);

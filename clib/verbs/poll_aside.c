@@ -8,21 +8,13 @@
  * that, so a thread that finds itself on the lane's processor moves.
  */
 #include <sched.h>
-#include <time.h>
 
+#include "clock.h"
 #include "poll_aside.h"
 #include "queue.h"
 
 /* How long a thread stays where it has moved, even if the scheduler brings it back. */
 enum { ASIDE_NS = 4000000 };
-
-static uint64_t aside_clock(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /*
  * Moves this thread to another of its processors, and leaves it as free to be moved on as it was.
@@ -30,7 +22,7 @@ static uint64_t aside_clock(void)
  */
 static bool aside_move(struct rnic_cq *cq, int lane)
 {
-	const uint64_t now = aside_clock();
+	const uint64_t now = clock_monotonic();
 	cpu_set_t mine, others;
 
 	if (now < cq->aside_until)

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <time.h>
 
+#include "clock.h"
 #include "poll_rest.h"
 #include "queue.h"
 
@@ -36,14 +37,6 @@ static bool rest_is_scarce(void)
 	return answer == 1;
 }
 
-static uint64_t rest_clock(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Reports whether the NIC has yet to finish sends that complete here. */
 static bool rest_awaits_sends(struct rnic_cq *cq)
 {
@@ -70,8 +63,8 @@ void poll_rest(struct rnic_cq *cq, bool first)
 		return;
 	}
 	if (first)
-		cq->empty_since = rest_clock();
-	if (rest_clock() - cq->empty_since > REST_AFTER_NS && rest_awaits_sends(cq))
+		cq->empty_since = clock_monotonic();
+	if (clock_monotonic() - cq->empty_since > REST_AFTER_NS && rest_awaits_sends(cq))
 		nanosleep(&rest, NULL);
 	else
 		sched_yield();
@@ -83,11 +76,11 @@ void poll_rest_early(struct rnic_cq *cq)
 
 	if (!rest_is_scarce())
 		return;
-	now = rest_clock();
+	now = clock_monotonic();
 	if (now < cq->dear_until)
 		return;
 	sched_yield();
-	back = rest_clock();
+	back = clock_monotonic();
 	if (back - now > REST_LONG_NS)
 		cq->dear_until = back + REST_DEAR_NS;
 }

@@ -121,7 +121,6 @@ struct rnic_pd;
 struct direct_list {
 	pthread_mutex_t lock;
 	struct rnic_cqe *entries; /* NULL until the first comes */
-	uint64_t count;		  /* of all that ever were in it */
 	uint32_t mask;
 };
 
