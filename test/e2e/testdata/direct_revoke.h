@@ -54,8 +54,8 @@ static void is_mine(unsigned char *memory, size_t length)
 	} while (now() < end);
 }
 
-/* The target deregisters its memory and uses it for something else. */
-static void revoke_target(struct side *me)
+/* Exposes memory in each round, and takes it back by take while the initiator writes there. */
+static void expose_and_take(struct side *me, void (*take)(struct side *me, struct ibv_mr *mr))
 {
 	make(me, 64, 256);
 	for (unsigned int i = 1; i <= rounds; i++) {
@@ -64,43 +64,48 @@ static void revoke_target(struct side *me)
 		me->board->place.rkey = mr->rkey;
 		join(me);
 		let_it_write(me, i);
-		require(!ibv_dereg_mr(mr), "ibv_dereg_mr");
-		is_mine(me->buffer, LENGTH / 2);
+		take(me, mr);
 	}
+}
+
+static void take_region(struct side *me, struct ibv_mr *mr)
+{
+	require(!ibv_dereg_mr(mr), "ibv_dereg_mr");
+	is_mine(me->buffer, LENGTH / 2);
+}
+
+/* The target deregisters its memory and uses it for something else. */
+static void revoke_target(struct side *me)
+{
+	expose_and_take(me, take_region);
+}
+
+static void take_elsewhere(struct side *me, struct ibv_mr *mr)
+{
+	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, me->buffer + LENGTH / 2,
+			      LENGTH / 4, 0), "ibv_rereg_mr");
+	is_mine(me->buffer, LENGTH / 2);
+	require(!ibv_dereg_mr(mr), "ibv_dereg_mr");
 }
 
 /* The key stays, but leads elsewhere. */
 static void reregister_target(struct side *me)
 {
-	make(me, 64, 256);
-	for (unsigned int i = 1; i <= rounds; i++) {
-		struct ibv_mr *mr = expose(me, me->buffer, LENGTH / 2);
+	expose_and_take(me, take_elsewhere);
+}
 
-		me->board->place.rkey = mr->rkey;
-		join(me);
-		let_it_write(me, i);
-		require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
-				      me->buffer + LENGTH / 2, LENGTH / 4, 0), "ibv_rereg_mr");
-		is_mine(me->buffer, LENGTH / 2);
-		require(!ibv_dereg_mr(mr), "ibv_dereg_mr");
-	}
+static void take_rights(struct side *me, struct ibv_mr *mr)
+{
+	require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ), "rereg");
+	is_mine(me->buffer, LENGTH / 2);
+	require(!ibv_dereg_mr(mr), "ibv_dereg_mr");
 }
 
 /* The key stays, its rights go. */
 static void rights_target(struct side *me)
 {
-	make(me, 64, 256);
-	for (unsigned int i = 1; i <= rounds; i++) {
-		struct ibv_mr *mr = expose(me, me->buffer, LENGTH / 2);
-
-		me->board->place.rkey = mr->rkey;
-		join(me);
-		let_it_write(me, i);
-		require(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
-				      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ), "rereg");
-		is_mine(me->buffer, LENGTH / 2);
-		require(!ibv_dereg_mr(mr), "ibv_dereg_mr");
-	}
+	expose_and_take(me, take_rights);
 }
 
 /* The target ends the connection by its own queue pair. */
