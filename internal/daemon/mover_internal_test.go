@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/softrnic/softrnic/internal/clock"
+	"github.com/softrnic/softrnic/test/racetest"
 )
 
 // watched is a mover whose thread waits for share hundredths of the time, and does not sleep unless
@@ -128,7 +129,7 @@ func TestMover_OfAThread_KnowsItsWait(t *testing.T) {
 	if !ok || !okAgain || first < 0 || second < first {
 		t.Errorf("%v, then %v", first, second)
 	}
-	if n := testing.AllocsPerRun(100, func() { m.waited() }); n != 0 && !raceEnabled {
+	if n := testing.AllocsPerRun(100, func() { m.waited() }); n != 0 && !racetest.Enabled {
 		t.Errorf("%v allocations a look", n)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
 	"github.com/softrnic/softrnic/internal/ring"
+	"github.com/softrnic/softrnic/test/racetest"
 )
 
 func wr(op rdma.WROpcode, id uint64) abi.SendWQE {
@@ -489,7 +490,7 @@ func (e *end) stream() StreamID {
 }
 
 func TestStreams_DataPath_AllocatesNothing(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	l := newLAN(t)

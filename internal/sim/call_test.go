@@ -9,6 +9,7 @@ import (
 	"github.com/softrnic/softrnic/internal/nic"
 	"github.com/softrnic/softrnic/internal/sim/check"
 	"github.com/softrnic/softrnic/internal/wire/mad"
+	"github.com/softrnic/softrnic/test/racetest"
 )
 
 // regressionCalls are seeds of worlds of connections that found faults which are mended; see
@@ -47,7 +48,7 @@ var callMarks = []string{
 }
 
 func TestRunCalls_FixedSeeds_ReachRareBranches(t *testing.T) {
-	if isRace || testing.Short() {
+	if racetest.Enabled || testing.Short() {
 		t.Skip("few seeds are played with the race detector or -short; run without")
 	}
 	checkReached(t, fixedCalls.play(), callMarks)

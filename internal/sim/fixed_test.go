@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/softrnic/softrnic/test/racetest"
 )
 
 // fixedSeedsRace is how many fixed seeds of a world are played where the race detector makes
@@ -25,7 +27,7 @@ type fixedWorld struct {
 func (f *fixedWorld) play() []Report {
 	f.once.Do(func() {
 		n := f.seeds
-		if isRace || testing.Short() {
+		if racetest.Enabled || testing.Short() {
 			n = fixedSeedsRace
 		}
 		list := slices.Clone(f.regressions)

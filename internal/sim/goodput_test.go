@@ -6,6 +6,7 @@ import (
 
 	"github.com/softrnic/softrnic/internal/netio/faulty"
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/test/racetest"
 )
 
 // stream is one connection that writes messages of a size, depth of them at a time, over a link of
@@ -91,7 +92,7 @@ func TestGoodput_Loss_LowersThroughputOnly_T03(t *testing.T) {
 		{0.05, rdma.MTU4096, 200},
 	}
 	duration := 100 * time.Millisecond
-	if isRace {
+	if racetest.Enabled {
 		duration = 20 * time.Millisecond
 	}
 	for _, r := range rows {

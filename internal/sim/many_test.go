@@ -5,11 +5,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/softrnic/softrnic/test/racetest"
 )
 
 // manyHosts are as many NICs as one simulation is to hold, and fewer where everything is slower.
 func manyHosts() int {
-	if isRace || testing.Short() {
+	if racetest.Enabled || testing.Short() {
 		return 100
 	}
 	return 1000

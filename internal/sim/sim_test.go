@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/abi"
+	"github.com/softrnic/softrnic/test/racetest"
 )
 
 // regressionSeeds found faults of the product that are mended. A seed finds what it found only as
@@ -64,7 +65,7 @@ var marks = []string{
 }
 
 func TestRun_FixedSeeds_ReachRareBranches(t *testing.T) {
-	if isRace || testing.Short() {
+	if racetest.Enabled || testing.Short() {
 		t.Skip("few seeds are played with the race detector or -short; run without")
 	}
 	checkReached(t, fixedVerbs.play(), marks)
@@ -92,7 +93,7 @@ func checkReached(t *testing.T, reports []Report, marks []string) {
 func TestRun_SameSeed_SameTrace(t *testing.T) {
 	seen := map[uint64]uint64{}
 	last := uint64(6)
-	if isRace {
+	if racetest.Enabled {
 		last = 2
 	}
 	for seed := uint64(1); seed <= last; seed++ {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/softrnic/softrnic/internal/sim/check"
+	"github.com/softrnic/softrnic/test/racetest"
 )
 
 // regressionStreams are seeds of worlds of iWARP that found faults which are mended; see
@@ -22,7 +23,7 @@ func TestRunStreams_FixedSeeds_KeepEveryPromise(t *testing.T) { fixedStreams.che
 
 func TestRunStreams_SameSeed_SameTrace(t *testing.T) {
 	last := uint64(6)
-	if isRace {
+	if racetest.Enabled {
 		last = 2
 	}
 	for seed := uint64(1); seed <= last; seed++ {
@@ -71,7 +72,7 @@ var streamMarks = []string{
 }
 
 func TestRunStreams_FixedSeeds_ReachRareBranches(t *testing.T) {
-	if isRace || testing.Short() {
+	if racetest.Enabled || testing.Short() {
 		t.Skip("few seeds are played with the race detector or -short; run without")
 	}
 	checkReached(t, fixedStreams.play(), streamMarks)

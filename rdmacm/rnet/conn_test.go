@@ -17,6 +17,7 @@ import (
 	"github.com/softrnic/softrnic"
 	"github.com/softrnic/softrnic/rdmacm/rnet"
 	"github.com/softrnic/softrnic/test/nictest"
+	"github.com/softrnic/softrnic/test/racetest"
 )
 
 // The suite by which package net's own connections are judged.
@@ -268,7 +269,7 @@ func TestConn_Idle_ProbesKeepItAlive(t *testing.T) {
 }
 
 func TestConn_Transfers_AllocateNothing(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	nic := nictest.Start(t, softrnic.Config{})

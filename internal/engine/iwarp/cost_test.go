@@ -9,6 +9,7 @@ import (
 	"github.com/softrnic/softrnic/internal/clock"
 	"github.com/softrnic/softrnic/internal/engine/work"
 	"github.com/softrnic/softrnic/internal/rdma"
+	"github.com/softrnic/softrnic/test/racetest"
 )
 
 // direct moves bytes between two nodes without keeping them.
@@ -57,7 +58,7 @@ func (d *direct) message(x abi.SendWQE, receives bool, n int) {
 }
 
 func TestMessages_AllocateNothing(t *testing.T) {
-	if raceEnabled {
+	if racetest.Enabled {
 		t.Skip("the race detector allocates")
 	}
 	for _, x := range weather {

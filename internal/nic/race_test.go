@@ -1,5 +1,0 @@
-//go:build race
-
-package nic
-
-const raceEnabled = true

@@ -1,5 +1,0 @@
-//go:build race
-
-package rnet_test
-
-const raceEnabled = true

@@ -1,0 +1,6 @@
+//go:build race
+
+package racetest
+
+// Enabled reports the race detector.
+const Enabled = true
