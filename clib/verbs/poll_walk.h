@@ -30,9 +30,12 @@ static inline struct poll_walk poll_walk_begin(const struct rnic_cq *cq)
 
 	walk.at.ring = cq->consumer;
 	walk.at.own = atomic_load_explicit(direct_list_head(cq), memory_order_relaxed);
-	/* In this order: what an entry of the list has to wait for then is seen too. */
-	walk.end.own = atomic_load_explicit(direct_list_tail(cq), memory_order_acquire);
+	/*
+	 * In this order: what the library had done itself before the NIC completed what came next is
+	 * seen too. An entry of the list that has to wait for more than is seen here waits.
+	 */
 	walk.end.ring = poll_producer(cq);
+	walk.end.own = atomic_load_explicit(direct_list_tail(cq), memory_order_acquire);
 	return walk;
 }
 

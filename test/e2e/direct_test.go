@@ -36,7 +36,7 @@ func TestDirect_Cases(t *testing.T) {
 		m.startNIC(t, "--direct="+mode)
 		for _, name := range []string{
 			"order", "revoke", "reregister", "rights", "error", "access", "atomics", "full", "list",
-			"events", "extended", "fringes", "overrun", "threads",
+			"events", "extended", "fringes", "overrun", "threads", "interrupted",
 		} {
 			t.Run(mode+"/"+name, func(t *testing.T) {
 				before := m.counter(t, "direct_ops")

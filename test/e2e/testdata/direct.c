@@ -18,6 +18,7 @@ static void no_preparation(struct side *me)
 
 #include "direct_revoke.h"
 #include "direct_shape.h"
+#include "direct_poll.h"
 
 /*
  * order: small WRITEs among operations of all kinds. The target sees the word at 0 before the
@@ -372,6 +373,7 @@ static const struct {
 	{"fringes", fringes_initiator, fringes_target, 2000},
 	{"overrun", overrun_initiator, idle_target, 20},
 	{"threads", threads_initiator, idle_target, 20000},
+	{"interrupted", interrupted_initiator, idle_target, 5000},
 };
 
 /* The target is another user's. */
