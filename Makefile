@@ -9,7 +9,9 @@ MAKEFLAGS   += --no-print-directory
 GO     ?= go
 PREFIX ?= /usr/local
 DEPS   := scripts/deps.sh
-REPORT := $(GO) run ./scripts/testreport
+# AGAIN=1 runs a test that failed once more, and says so: for machines that others use as well.
+AGAIN  ?=
+REPORT := $(GO) run ./scripts/testreport $(if $(AGAIN),-again)
 LINT   := $(GO) tool -modfile=tools/go.mod golangci-lint
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 

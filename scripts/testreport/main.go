@@ -9,7 +9,11 @@ import (
 )
 
 func main() {
-	failed, err := run(os.Args[1:])
+	args, isAgain := os.Args[1:], false
+	if len(args) > 0 && args[0] == "-again" {
+		args, isAgain = args[1:], true
+	}
+	failed, err := run(args, isAgain)
 	switch {
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "testreport:", err)
@@ -19,13 +23,20 @@ func main() {
 	}
 }
 
-// run does each run of "go test" in turn and reports whether anything failed.
-func run(args []string) (failed bool, err error) {
+// run does each run of "go test" in turn and reports whether anything failed. With isAgain, a few
+// tests that failed are run once more.
+func run(args []string, isAgain bool) (failed bool, err error) {
 	report := newReport(os.Stdout)
 	for _, args := range splitRuns(args) {
+		before := len(report.failures)
 		bad, err := runOnce(report, args)
 		if err != nil {
 			return true, err
+		}
+		if bad && isAgain {
+			if bad, err = runAgain(report, args, report.failures[before:]); err != nil {
+				return true, err
+			}
 		}
 		failed = failed || bad
 	}

@@ -31,6 +31,9 @@ type report struct {
 	passed  int
 	failed  int
 	skipped int
+	// failures are the tests that failed, second those of them that passed when run once more.
+	failures []failure
+	second   []string
 }
 
 func newReport(w io.Writer) *report {
@@ -99,6 +102,7 @@ func (r *report) endTest(e event, key string) {
 		r.printf("%s", strings.Join(r.output[key], ""))
 		if counts {
 			r.failed++
+			r.fail(e, key)
 		}
 	case e.Action == "skip":
 		r.skipped++
@@ -107,6 +111,19 @@ func (r *report) endTest(e event, key string) {
 	case counts:
 		r.passed++
 	}
+}
+
+// fail remembers a failure. The output of a sub-test that crashed may be its parent's.
+func (r *report) fail(e event, key string) {
+	f := failure{pkg: e.Package, test: e.Test}
+	for at := e.Test; ; at = path.Dir(at) {
+		f.crashed = f.crashed || hasCrashed(r.output[e.Package+" "+at])
+		if at == "." || at == "" {
+			break
+		}
+	}
+	f.crashed = f.crashed || hasCrashed(r.output[key]) || hasCrashed(r.output[e.Package+" "])
+	r.failures = append(r.failures, f)
 }
 
 // skipReason takes the message of t.Skip out of a test's output: the last line that names a
@@ -128,8 +145,10 @@ func (r *report) endPackage(e event) {
 		r.printf("ok  \t%s\t%.3fs\n", e.Package, e.Elapsed)
 	case "fail":
 		r.printf("%s", strings.Join(r.output[e.Package+" "], ""))
-		if r.failed == 0 {
-			r.failed++ // it did not build, or ended outside a test
+		// Without a test that failed it did not build, or ended outside a test.
+		if !slices.ContainsFunc(r.failures, func(f failure) bool { return f.pkg == e.Package }) {
+			r.failed++
+			r.fail(e, e.Package+" ")
 		}
 	}
 }
@@ -143,6 +162,12 @@ func (r *report) finish() {
 			for _, test := range r.skips[reason] {
 				r.printf("      %s\n", test)
 			}
+		}
+	}
+	if len(r.second) > 0 {
+		r.printf("\npassed only when run once more, their failures are above:\n")
+		for _, test := range r.second {
+			r.printf("      %s\n", test)
 		}
 	}
 	r.printf("\n%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
