@@ -5,9 +5,9 @@
 //
 //	go run ./scripts/testreport ./internal/... -- -p 1 ./test/...
 //
-// With -again as the first argument, tests that failed are run once more, each alone, and are listed at
-// the end if they pass then; not when more than three of a run failed, and not what crashed or met a
-// data race.
+// With -again as the first argument, tests that failed are run once more, each alone, and are
+// listed at the end if they pass then; not when more than three of a run failed, and not what
+// crashed or met a data race.
 //
 // A skipped test is easy to miss in the output of "go test", which prints nothing about it
 // unless asked to print everything.

@@ -100,8 +100,8 @@ func (l *life) step() {
 	}
 }
 
-// check compares what arrived with what was sent: nothing else, and in order. The kernel gives a port
-// again that an aborted connection had, so more than one stream may have been the peer of another.
+// check compares what arrived with what was sent: nothing else, and in order. The kernel gives a
+// port again that an aborted connection had, so more than one stream may have been another's peer.
 func (l *life) check() {
 	l.t.Helper()
 	clients, servers := map[string][]*stream{}, map[string][]*stream{}
