@@ -75,14 +75,15 @@ const struct direct_map *direct_map_find(struct rnic_qp *qp, const struct rnic_s
 			return NULL;
 	}
 	key = &qp->direct.keys[(wqe->rkey >> 8) % DIRECT_KEYS];
-	if (key->rkey != wqe->rkey || key->link != link) {
+	if (key->map && !direct_map_is_good(ctx, key->map)) {
+		/* Memory that is registered anew often has the same place, by another key. */
+		key_drop(ctx, key);
+		key_begin(key, wqe->rkey, link);
+	} else if (key->rkey != wqe->rkey || key->link != link) {
 		if (key->map && key->link == link && key->uses) {
 			key->uses--;
 			return NULL;
 		}
-		key_drop(ctx, key);
-		key_begin(key, wqe->rkey, link);
-	} else if (key->map && !direct_map_is_good(ctx, key->map)) {
 		key_drop(ctx, key);
 		key_begin(key, wqe->rkey, link);
 	}

@@ -137,3 +137,30 @@ static void access_target(struct side *me)
 		is_mine(me->buffer, LENGTH / 2);
 	}
 }
+
+/* renew: memory that is registered anew for every few WRITEs is written to directly all the same. */
+static void renew_target(struct side *me)
+{
+	no_preparation(me);
+	for (unsigned int i = 0; i < rounds; i++) {
+		struct ibv_mr *mr = expose(me, me->buffer, 4096);
+
+		me->board->place = (struct place){(uintptr_t)me->buffer, mr->rkey};
+		atomic_store(&me->board->step, 2 * i + 1);
+		await(&me->board->step, 2 * i + 2);
+		require(me->buffer[0] == (unsigned char)(i + 1), "round %u: %u", i, me->buffer[0]);
+		require(!ibv_dereg_mr(mr), "ibv_dereg_mr");
+	}
+}
+
+static void renew_initiator(struct side *me)
+{
+	no_preparation(me);
+	for (unsigned int i = 0; i < rounds; i++) {
+		await(&me->board->step, 2 * i + 1);
+		me->buffer[0] = (unsigned char)(i + 1);
+		for (int k = 0; k < 20; k++)
+			require(complete(me, (struct request){.length = 8}) == IBV_WC_SUCCESS, "write");
+		atomic_store(&me->board->step, 2 * i + 2);
+	}
+}
