@@ -27,7 +27,7 @@ func runMemoryCases(t *testing.T, source string, cases ...string) {
 func TestMemory_Cases(t *testing.T) {
 	runMemoryCases(t, "mem_test.c",
 		"move", "release", "fault", "scattered", "in_use", "reuse", "threads", "sparse", "kinds",
-		"limit", "first_thread_ended", "mappings")
+		"limit", "first_thread_ended", "mappings", "many")
 }
 
 // TestMemory_Moved_IsStillPrivateToTheProgram: pages that the NIC maps too are to madvise, mremap

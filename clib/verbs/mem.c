@@ -25,6 +25,12 @@ struct mem_piece {
 
 #define MEM_PIECES 128
 
+/*
+ * Moved pages are mappings of their own, of which a process may have 65530 by default, and each
+ * registration reads the list of them all. With so many of them, memory stays where it is.
+ */
+#define MEM_MOVED_MAPPINGS 1024
+
 struct mem_scan {
 	uintptr_t at; /* all before it is covered */
 	uintptr_t end;
@@ -33,6 +39,7 @@ struct mem_scan {
 	bool heed_pins; /* memory does not move while others hold on to some by its pages */
 	bool pinned;
 	bool denied;
+	uint32_t moved; /* mappings of moved pages; all are counted where pins are heeded */
 	uint32_t count;
 	struct mem_piece pieces[MEM_PIECES];
 };
@@ -137,6 +144,7 @@ static bool scan_visit(const struct maps_area *area, void *arg)
 	uintptr_t end = area->end < scan->end ? area->end : scan->end;
 
 	scan->pinned |= scan->heed_pins && area->pins;
+	scan->moved += mem_file_owns(area);
 	if (area->end <= scan->at || scan->at >= scan->end)
 		return true;
 	if (area->start > scan->at || !area->readable || (scan->write && !area->writable)) {
@@ -228,11 +236,13 @@ static void scan_allow(struct mem_scan *scan, enum mem_move move)
 /* Moves what may move. */
 static void scan_move(struct mem_scan *scan, bool unshared)
 {
+	const bool full = scan->heed_pins && scan->moved >= MEM_MOVED_MAPPINGS;
+
 	for (uint32_t i = 0; i < scan->count; i++) {
 		struct mem_piece *piece = &scan->pieces[i];
 
 		if (piece->kind == PIECE_MOVABLE &&
-		    (scan->pinned || !mem_piece_move(piece, unshared)))
+		    (scan->pinned || full || !mem_piece_move(piece, unshared)))
 			piece->kind = PIECE_REMOTE;
 	}
 	scan_join(scan);

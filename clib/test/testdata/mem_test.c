@@ -417,6 +417,29 @@ static void test_mappings(void)
 	CHECK(is_filled(at, 256 * PAGE, 12));
 }
 
+/* Moved memory in a thousand mappings leaves the process those that it needs for itself. */
+static void test_many(void)
+{
+	unsigned char *at = map_pages(1100), *more = map_pages(8);
+	struct mem_plan plan, next;
+
+	fill(more, 8 * PAGE, 13);
+	CHECK(mem_plan_make(&plan, at, 1100 * PAGE, true, true) == 0);
+	CHECK(mapped_bytes(&plan) == 1100 * PAGE);
+	for (size_t i = 0; i < 1100; i += 2)
+		CHECK(mprotect(at + i * PAGE, PAGE, PROT_READ) == 0);
+	CHECK(mem_plan_make(&next, more, 8 * PAGE, true, true) == 0);
+	check_plan(&next, more, 8 * PAGE);
+	CHECK(mapped_bytes(&next) == 0);
+	mem_plan_release(&next);
+	CHECK(mprotect(at, 1100 * PAGE, PROT_READ | PROT_WRITE) == 0);
+	CHECK(mem_plan_make(&next, more, 8 * PAGE, true, true) == 0);
+	CHECK(mapped_bytes(&next) == 8 * PAGE);
+	mem_plan_release(&next);
+	mem_plan_release(&plan);
+	CHECK(is_filled(more, 8 * PAGE, 13));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -428,7 +451,7 @@ int main(int argc, char **argv)
 		{"threads", test_threads}, {"sparse", test_sparse},
 		{"kinds", test_kinds}, {"limit", test_limit},
 		{"first_thread_ended", test_first_thread_ended},
-		{"mappings", test_mappings},
+		{"mappings", test_mappings}, {"many", test_many},
 	};
 
 	CHECK(argc == 2);

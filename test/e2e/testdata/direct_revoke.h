@@ -138,7 +138,7 @@ static void access_target(struct side *me)
 	}
 }
 
-/* renew: memory that is registered anew for every few WRITEs is written to directly all the same. */
+/* renew: memory that is registered anew for every few WRITEs is written to directly all the same */
 static void renew_target(struct side *me)
 {
 	no_preparation(me);
