@@ -33,4 +33,6 @@ const (
 	VendorAlignment     Vendor = 26 // the address of an atomic is not a multiple of 8
 	VendorInline        Vendor = 27 // inline data with an operation that sends none
 	VendorNoAddress     Vendor = 28 // a datagram without an address handle
+	VendorPeerEnded     Vendor = 29 // iWARP: the peer ended the connection, in order or not
+	VendorStreamLost    Vendor = 30 // iWARP: TCP lost the connection, or time ran out
 )

@@ -69,10 +69,17 @@ func headline(c *abi.Cause) string {
 		return text
 	case hasTerminate(c) && c.Status == uint32(rdma.WCSuccess):
 		return "the connection ended with a Terminate"
+	case isEnd(c) && c.Status == uint32(rdma.WCSuccess):
+		return "the connection ended, with no request of this side under way"
 	case c.Status == uint32(rdma.WCSuccess):
 		return "the queue that the program shares with the NIC is damaged: an index in it is impossible"
 	}
 	return fmt.Sprintf("wr_id %d, %v: %s", c.WRID, rdma.WROpcode(c.Opcode), statusName(c.Status))
+}
+
+// isEnd reports evidence of a connection of iWARP that ended without a Terminate.
+func isEnd(c *abi.Cause) bool {
+	return vendorOf(c) == abi.VendorPeerEnded || vendorOf(c) == abi.VendorStreamLost
 }
 
 // peerName is the other end, as far as it is known.
@@ -119,6 +126,8 @@ func seen(c *abi.Cause) string {
 	case abi.VendorAckTimeout:
 		return fmt.Sprintf("%s did not acknowledge PSN %d within timeout × (retry_cnt + 1)",
 			peerName(c), c.PSN)
+	case abi.VendorPeerEnded:
+		return peerName(c) + " ended the connection"
 	case abi.VendorNoNIC:
 		return fmt.Sprintf("the host of %s said that nothing listens on UDP port 4791"+
 			" (ICMP port unreachable)", strings.TrimSuffix(peerName(c), ","))

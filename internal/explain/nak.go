@@ -119,6 +119,18 @@ var evidence = []Entry{
 		Causes: []string{mangled, "a fault of the peer's adapter"},
 		Look:   []string{"rnic ps --errors tells the code; rnic explain terminate CODE what it means", capture},
 	},
+	{
+		Code: uint32(abi.VendorPeerEnded), Name: "RNIC_VENDOR_PEER_ENDED", Words: "the peer ended the connection",
+		Means:  "iWARP: the peer's direction of the TCP connection ended (FIN), without a Terminate before. What was under way, and receives that were posted, are flushed; there is no other completion that says why.",
+		Causes: []string{"the program at the other side ended, crashed or was killed (timeout(1))", "it disconnected, or destroyed its queue pair, before it had all"},
+		Look:   []string{"what the program at the other side printed last", "rnic ps --errors on the peer's host"},
+	},
+	{
+		Code: uint32(abi.VendorStreamLost), Name: "RNIC_VENDOR_STREAM_LOST", Words: "the TCP connection was lost",
+		Means:  "iWARP: TCP reset the connection or gave it up, or an end in order took too long. What was under way, and receives that were posted, are flushed; the connection event carries the errno.",
+		Causes: []string{"the peer's NIC or host went away", "the path is interrupted", "a firewall forgot the connection"},
+		Look:   []string{"rnic ps --errors: the connection event's errno", capture},
+	},
 	{Code: uint32(abi.VendorModified), Name: "RNIC_VENDOR_MODIFIED", Words: "the program moved the QP to ERR", Means: "The program itself ended the queue pair: ibv_modify_qp to ERR, which rdma_disconnect does too."},
 }
 

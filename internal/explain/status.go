@@ -56,11 +56,12 @@ var statuses = []Entry{
 	{
 		Code: uint32(rdma.WCWRFlushErr), Name: "IBV_WC_WR_FLUSH_ERR", Words: "Work Request Flushed Error",
 		Also:  []string{"work request flushed", "flushed", "flush error", "wr flush", "vendor err 249"},
-		Means: "The request was not executed, or not to its end, because the queue pair had gone into error before. It is a consequence, never the first trouble.",
+		Means: "The request was not executed, or not to its end, because the queue pair had gone into error before. It is a consequence, never the first trouble: with RoCE that is a completion, with iWARP it may be the end of the connection.",
 		Causes: []string{
 			"an earlier request of the same queue pair failed: its completion, the first that is not a flush, says why",
 			"the program or rdma_disconnect moved the queue pair to ERR on purpose, at the end of a connection",
 			"the peer's request was refused here, or the completion queue overran",
+			"iWARP: the peer ended the connection, as it does when its program ends, or TCP lost it",
 		},
 		Look: []string{"the first failed completion of this queue pair", "rnic ps --errors"},
 	},

@@ -169,6 +169,38 @@ func TestCause_ProgramEndsIt_LeavesWordAndNoError(t *testing.T) {
 	}
 }
 
+// TestCause_PeerEndsTheStream_IsToldWhereARequestIsFlushed: nothing else says why it was.
+func TestCause_PeerEndsTheStream_IsToldWhereARequestIsFlushed(t *testing.T) {
+	for _, isUnderWay := range []bool{false, true} {
+		l := newLAN(t)
+		a, z, _ := l.pair()
+		mr, addr, _ := a.region(64, everyRight)
+		a.q.recv(1, abi.SGE{Addr: addr, Length: 64, LKey: mr.LKey})
+		z.granted(z.s.Disconnect(l.now, z.id))
+		if isUnderWay {
+			a.q.send(abi.SendWQE{
+				WRID: 77, Opcode: uint8(rdma.WRRead), RemoteAddr: 8, RKey: 9,
+			}, abi.SGE{Addr: addr, Length: 64, LKey: mr.LKey})
+			l.nodes[0].n.HandleDoorbells(l.now)
+		}
+		l.run(time.Second)
+		if c := a.q.left(); c.Vendor != uint32(abi.VendorPeerEnded) || c.Number == 0 {
+			t.Errorf("left %+v", c)
+		}
+		if !isUnderWay {
+			if e := l.nodes[0].n.Status().Errors; len(e) != 0 {
+				t.Errorf("an end in order is an error: %+v", e)
+			}
+			continue
+		}
+		e := says(t, l.nodes[0].n, 1, "wr_id 77, READ: Work Request Flushed Error",
+			"the peer, 10.0.0.2 TCP port 7000, ended the connection", "likely: the program")
+		if e.Kind != ErrorRequest || e.QPN != a.q.rsp.QPN || a.q.state() != sError {
+			t.Errorf("error %+v", e)
+		}
+	}
+}
+
 func TestCause_RefusedVerb_NamesVerbErrnoAndArgument(t *testing.T) {
 	b := newBench(t)
 	a := b.rc(b.cq(8, 0))

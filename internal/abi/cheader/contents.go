@@ -255,6 +255,8 @@ var constants = []struct {
 		{"VendorAlignment", uint64(abi.VendorAlignment)},
 		{"VendorInline", uint64(abi.VendorInline)},
 		{"VendorNoAddress", uint64(abi.VendorNoAddress)},
+		{"VendorPeerEnded", uint64(abi.VendorPeerEnded)},
+		{"VendorStreamLost", uint64(abi.VendorStreamLost)},
 		{"VendorCQOverrun", uint64(abi.VendorCQOverrun)},
 		{"VendorModified", uint64(abi.VendorModified)},
 	}},

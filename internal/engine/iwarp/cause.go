@@ -34,6 +34,42 @@ func (q *QP) noteFailure(w *sendWR, s rdma.WCStatus, v abi.Vendor) {
 	q.host.Note(q, c)
 }
 
+// noteEnd leaves word that the connection ended from outside, so that flushed requests can say so.
+// With a request under way that is a failure of the oldest, else the way a connection ends.
+func (q *QP) noteEnd(how How) {
+	c := work.Cause{Vendor: abi.VendorStreamLost}
+	switch how {
+	case HowPeer:
+		c.Vendor = abi.VendorPeerEnded
+	case HowReset, HowTimeout:
+	default:
+		return // this end knows why
+	}
+	if !q.canRequest() {
+		return // it failed before, and that is noted
+	}
+	if w := q.oldest(); w != nil {
+		c.Status, c.WRID, c.Opcode = rdma.WCWRFlushErr, w.WQE.WRID, w.WQE.Opcode
+		if w.op.kind != kindSend && w.op.kind != kindLocal {
+			c.Key, c.Addr, c.Length = rdma.Key(w.WQE.RKey), w.WQE.RemoteAddr, uint64(w.Length)
+			c.Asked = rightOf(w.op.kind)
+		}
+	}
+	q.host.Note(q, c)
+}
+
+// oldest returns the first request that is not done, or nil where none is posted.
+func (q *QP) oldest() *sendWR {
+	r := &q.send
+	if r.wrs.Len() == 0 {
+		isMore := r.hasUnfetched() || !r.isLast && r.queue.Load() && r.hasUnfetched()
+		if !isMore || q.fetch() == nil {
+			return nil
+		}
+	}
+	return r.wrs.At(0)
+}
+
 // roomFor is the longest message that a request may have.
 func roomFor(k kind) uint64 {
 	if k == kindAtomic {

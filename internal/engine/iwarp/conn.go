@@ -313,6 +313,7 @@ func (c *Conn) abandon(end End) {
 // fail puts the queue pair into error, if MPA has brought it to life, and closes.
 func (c *Conn) fail(end End, how Closing) {
 	if q := c.qp; q != nil && c.mpa.isDone {
+		q.noteEnd(end.How)
 		q.enterError()
 	}
 	c.close(end, how)

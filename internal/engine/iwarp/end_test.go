@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"bytes"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,8 +35,65 @@ func TestDisconnect_FinishesWhatWasPostedBefore(t *testing.T) {
 		t.Errorf("ended %+v and %+v", a, b)
 	}
 	if w.a.q.State() != rdma.QPStateError || w.b.q.State() != rdma.QPStateError ||
-		len(w.a.causes)+len(w.b.causes)+len(w.a.raised)+len(w.b.raised) != 0 {
+		len(w.a.causes)+len(w.a.raised)+len(w.b.raised) != 0 {
 		t.Errorf("states %v, %v; events %v, %v", w.a.q.State(), w.b.q.State(), w.a.raised, w.b.raised)
+	}
+	if c := w.b.causes; len(c) != 1 || c[0].Status != ok || c[0].Vendor != abi.VendorPeerEnded {
+		t.Errorf("of an end in order, the peer notes %+v", c)
+	}
+}
+
+// TestEnd_FromOutside_LeavesEvidence: what is flushed since the peer is gone has no completion
+// before it that says so.
+func TestEnd_FromOutside_LeavesEvidence(t *testing.T) {
+	none := func(*raw) {}
+	late := func(r *raw) { // posted, and not looked at yet
+		r.n.write(remote(wqeOf(rdma.WRWrite, 7), r.n, 8), nil, []abi.SGE{r.n.at(0, 8)})
+		r.n.sq.Publish()
+	}
+	read := func(r *raw) {
+		r.n.post(r.now, remote(wqeOf(rdma.WRRead, 7), r.n, 8), r.n.at(0, 8))
+		r.drain()
+	}
+	done := func(r *raw) {
+		r.n.post(r.now, wqeOf(rdma.WRSend, 7), r.n.at(0, 8))
+		r.drain()
+	}
+	ok, flushed := rdma.WCSuccess, rdma.WCWRFlushErr
+	for name, x := range map[string]struct {
+		begin  func(*raw)
+		errno  syscall.Errno
+		status rdma.WCStatus
+		vendor abi.Vendor
+	}{
+		"in order, nothing under way":   {none, 0, ok, abi.VendorPeerEnded},
+		"in order, all done":            {done, 0, ok, abi.VendorPeerEnded},
+		"in order, a READ under way":    {read, 0, flushed, abi.VendorPeerEnded},
+		"in order, a WRITE just posted": {late, 0, flushed, abi.VendorPeerEnded},
+		"reset, nothing under way":      {none, syscall.ECONNRESET, ok, abi.VendorStreamLost},
+		"reset, a READ under way":       {read, syscall.ECONNRESET, flushed, abi.VendorStreamLost},
+		"silence, a WRITE just posted":  {late, syscall.ETIMEDOUT, flushed, abi.VendorStreamLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := initiatorNode(t, nodeConfig{})
+			x.begin(r)
+			r.n.c.HandleEnd(r.now, x.errno)
+			c := r.n.causes
+			if len(c) != 1 || c[0].Status != x.status || c[0].Vendor != x.vendor {
+				t.Fatalf("evidence %+v", c)
+			}
+			if x.status == flushed && (c[0].WRID != 7 || c[0].Addr != testBase+8 || c[0].Length != 8) {
+				t.Errorf("evidence of another request: %+v", c[0])
+			}
+			if e := r.n.sends.take(); x.status == flushed {
+				wantStatus(t, e, flushed)
+			}
+			r.n.c.HandleEnd(r.now, 0)
+			r.n.post(r.now, wqeOf(rdma.WRSend, 8), r.n.at(0, 8))
+			if len(r.n.causes) != 1 {
+				t.Errorf("noted again: %+v", r.n.causes)
+			}
+		})
 	}
 }
 
