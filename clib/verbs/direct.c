@@ -138,6 +138,9 @@ static bool direct_judge(struct rnic_qp *qp, struct direct_step *step, uint32_t 
 	if (offset > step->map->length || step->length > step->map->length - offset)
 		return false;
 	step->remote = step->map->bytes + offset;
+	/* A word that is aligned by its IOVA alone is whole only for who does one after the other. */
+	if (direct_is_atomic(wqe->opcode) && (uintptr_t)step->remote % sizeof(uint64_t))
+		return false;
 	step->signaled = qp->init.sq_sig_all || (wqe->flags & IBV_SEND_SIGNALED);
 	return (step->map->rights & step->rights) != 0;
 }

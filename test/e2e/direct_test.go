@@ -102,6 +102,16 @@ func TestDirect_RegisteredAnew_GoesDirect(t *testing.T) {
 	}
 }
 
+// TestDirect_CrookedAtomics_GoThroughTheNIC: it does them one after the other.
+func TestDirect_CrookedAtomics_GoThroughTheNIC(t *testing.T) {
+	m := anyMachine(t)
+	m.startNIC(t)
+	m.run(t, direct.build(t), "crooked").succeed(t)
+	if done := m.counter(t, "direct_ops"); done != 0 {
+		t.Errorf("%d operations were direct", done)
+	}
+}
+
 // TestDirect_Capture_SeesEverything: while a capture runs every operation has its packets, and
 // afterwards they go direct again.
 func TestDirect_Capture_SeesEverything(t *testing.T) {

@@ -373,6 +373,7 @@ static const struct {
 	{"fringes", fringes_initiator, fringes_target, 2000},
 	{"overrun", overrun_initiator, idle_target, 20},
 	{"threads", threads_initiator, idle_target, 20000},
+	{"crooked", crooked_initiator, crooked_target, 200},
 	{"renew", renew_initiator, renew_target, 40},
 	{"interrupted", interrupted_initiator, idle_target, 5000},
 };

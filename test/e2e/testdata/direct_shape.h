@@ -130,6 +130,35 @@ static void fringes_initiator(struct side *me)
 	atomic_store(&me->board->step, 2);
 }
 
+/*
+ * crooked: atomics on words that are aligned by the region's IOVA, but not in memory. They are
+ * whole only where all who add do so one after the other.
+ */
+static void crooked_target(struct side *me)
+{
+	struct ibv_mr *mr;
+
+	make(me, 64, 256);
+	mr = ibv_reg_mr_iova(me->pd, me->buffer + 4, 65536, 0x10000, ACCESS);
+	require(mr, "ibv_reg_mr_iova");
+	me->board->place = (struct place){0x10000, mr->rkey};
+	join(me);
+	atomic_store(&me->board->step, 1);
+	await(&me->board->step, 2);
+	require(!memcmp(me->buffer + 8192 + 4, &(uint64_t){rounds}, 8), "sum");
+}
+
+static void crooked_initiator(struct side *me)
+{
+	no_preparation(me);
+	await(&me->board->step, 1);
+	for (uint64_t i = 0; i < rounds; i++)
+		require(complete(me, (struct request){.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+			.offset = 8192, .from = 64, .length = 8, .add = 1}) == IBV_WC_SUCCESS &&
+			*(uint64_t *)(void *)(me->buffer + 64) == i, "the value before");
+	atomic_store(&me->board->step, 2);
+}
+
 /* overrun: a CQ holds as many completions as it was made for, and no more. */
 static void overrun_initiator(struct side *me)
 {
