@@ -104,7 +104,7 @@ static uint32_t map_rights(uint32_t access)
 	uint32_t rights = 0;
 
 	if (access & IBV_ACCESS_REMOTE_WRITE)
-		rights |= RNIC_GRANT_WRITE;
+		rights |= RNIC_GRANT_WRITE | RNIC_GRANT_ATOMIC_WRITE;
 	if (access & IBV_ACCESS_REMOTE_READ)
 		rights |= RNIC_GRANT_READ;
 	if (access & IBV_ACCESS_REMOTE_ATOMIC)

@@ -33,6 +33,8 @@ const (
 	GrantWrite  uint32 = 1
 	GrantRead   uint32 = 2
 	GrantAtomic uint32 = 4
+	// GrantAtomicWrite is for ATOMIC WRITE, which a transport without it does not know.
+	GrantAtomicWrite uint32 = 8
 	// GrantLinkShift is where the number of the connection begins.
 	GrantLinkShift = 8
 )

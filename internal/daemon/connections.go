@@ -169,7 +169,7 @@ func (s *session) closeCM(now clock.Time) {
 // doCM is do for a session of connection management.
 func (s *session) doCM(f func(now clock.Time)) *rdma.Refusal {
 	refusal := rdma.Refuse(unix.EIO, "the NIC is shutting down")
-	s.daemon.lane.do(func(now clock.Time) {
+	s.daemon.lane.doRevoking(func(now clock.Time) {
 		if s.cm.session == nil {
 			refusal.Reason = "the connection has been closed"
 			return

@@ -34,6 +34,7 @@ type ticket struct {
 
 // directEnd is a queue pair's part.
 type directEnd struct {
+	over                    directTransport
 	grant, busy, done       *atomic.Uint32 // nil where the queue pair never goes direct
 	ops, sent, received     *atomic.Uint64
 	shown                   uint32 // in done
@@ -68,9 +69,13 @@ func newDirect(n *NIC, tickets []byte) direct {
 }
 
 // newDirectEnd finds the words of a queue pair's memory.
-func (n *NIC) newDirectEnd(m []byte, t rdma.QPType) (e directEnd) {
-	if len(n.direct.tickets) == 0 || t != rdma.QPTypeRC {
+func (q *qp) newDirectEnd(m []byte) (e directEnd) {
+	if len(q.nic.direct.tickets) == 0 || q.qpType != rdma.QPTypeRC {
 		return e
+	}
+	e.over = packetLink{q}
+	if q.ibt == nil {
+		e.over = streamLink{q}
 	}
 	e.grant, e.busy = ring.Word(m, abi.OffQPGrant), ring.Word(m, abi.OffDirectBusy)
 	e.done, e.ops = ring.Word(m, abi.OffSQDone), ring.Word64(m, abi.OffDirectOps)
@@ -80,7 +85,7 @@ func (n *NIC) newDirectEnd(m []byte, t rdma.QPType) (e directEnd) {
 
 // follow gives or takes rights after something about q may have changed.
 func (d *direct) follow(q *qp) {
-	if q.direct.grant == nil || q.ibt == nil {
+	if q.direct.grant == nil {
 		return
 	}
 	peer := d.peerOf(q)
@@ -132,43 +137,26 @@ func (d *direct) leave(q *qp) {
 // peerOf returns the queue pair of this NIC that q is connected with, both ways and by programs of
 // one user that want it; else nil.
 func (d *direct) peerOf(q *qp) *qp {
-	if q.dead || !isConnected(q.state()) {
+	if q.dead {
 		return nil
 	}
-	a := q.ibt.Attr()
-	p := d.nic.qps[a.DestQPN]
-	if p == nil || p.dead || p.direct.grant == nil || p.ibt == nil || !isConnected(p.state()) ||
-		!d.nic.IsLocal(a.AV.DGID) {
+	p := q.direct.over.peer()
+	if p == nil || p.dead || p.direct.grant == nil {
 		return nil
 	}
-	b := p.ibt.Attr()
 	x, y := &q.context.cfg, &p.context.cfg
-	if b.DestQPN != q.qpn || a.AV.DGID != b.AV.SGID || b.AV.DGID != a.AV.SGID || a.PKey != b.PKey ||
-		x.UID != y.UID || x.KeepsOut || y.KeepsOut {
+	if x.UID != y.UID || x.KeepsOut || y.KeepsOut {
 		return nil
 	}
 	return p
 }
 
-func isConnected(s rdma.QPState) bool { return s == sRTR || s == sRTS || s == sSQD }
-
 // rightsOf is what q may do at its peer.
-func (d *direct) rightsOf(q, peer *qp) (rights uint32) {
+func (d *direct) rightsOf(q, peer *qp) uint32 {
 	if d.isHeld || q.state() != sRTS {
 		return 0
 	}
-	access, answers := peer.ibt.Attr().Access, peer.ibt.Attr().MaxDestRdAtomic > 0
-	answers = answers && q.ibt.Attr().MaxRdAtomic > 0
-	if access.Has(rdma.AccessRemoteWrite) {
-		rights |= abi.GrantWrite
-	}
-	if answers && access.Has(rdma.AccessRemoteRead) {
-		rights |= abi.GrantRead
-	}
-	if answers && access.Has(rdma.AccessRemoteAtomic) {
-		rights |= abi.GrantAtomic
-	}
-	return rights
+	return q.direct.over.begins() & peer.direct.over.serves()
 }
 
 // set shows what q may do.
@@ -199,7 +187,7 @@ func (d *direct) await(q *qp) {
 
 // showDone tells the library how far the send queue is complete.
 func (q *qp) showDone() {
-	if done := q.ibt.SendDone(); done != q.direct.shown {
+	if done := q.direct.over.done(); done != q.direct.shown {
 		q.direct.shown = done
 		q.direct.done.Store(done)
 	}

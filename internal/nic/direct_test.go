@@ -49,7 +49,7 @@ func (d *directBench) ticket(slot uint32) uint64 {
 	return ring.Word64(d.tickets, 8*int(slot)).Load()
 }
 
-const allRights = abi.GrantWrite | abi.GrantRead | abi.GrantAtomic
+const allRights = abi.GrantWrite | abi.GrantRead | abi.GrantAtomic | abi.GrantAtomicWrite
 
 const remoteAll = rdma.AccessLocalWrite | rdma.AccessRemoteWrite | rdma.AccessRemoteRead |
 	rdma.AccessRemoteAtomic

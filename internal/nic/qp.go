@@ -261,8 +261,8 @@ func (c *Context) newQP(req *abi.CreateQPReq, rsp *abi.CreateQPRsp, shared Share
 	} else {
 		q.ibt = ibt.New(cfg)
 		q.engine = q.ibt
-		q.direct = n.newDirectEnd(m, q.qpType)
 	}
+	q.direct = q.newDirectEnd(m)
 	q.count(1)
 	c.qps[q.handle] = q
 	n.qps[q.qpn] = q

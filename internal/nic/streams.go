@@ -49,6 +49,9 @@ type stream struct {
 	isFull     bool // the socket takes no more now
 	isGone     bool
 	isJoined   bool // the other end is a stream of this NIC as well, and TCP is not asked
+	isSteady   bool // as the connection was when the direct path was last told
+	// twin is the other end of one that is joined, while both are there.
+	twin *stream
 
 	// Run queue and timer heap.
 	turn  turn[*stream]
@@ -82,8 +85,12 @@ func (t *streams) forget(s *stream) {
 	t.setAsked(s)
 	t.run.remove(&s.turn)
 	t.timers.remove(&s.timer)
+	if s.twin != nil {
+		s.twin.twin, s.twin = nil, nil
+	}
 	if q := s.qp; q != nil && q.stream == s {
 		q.stream = nil
+		t.nic.direct.follow(q)
 	}
 	if i := s.owner; i != nil && i.stream == s {
 		i.stream = nil
@@ -214,6 +221,7 @@ func (t *streams) settle(s *stream) {
 	if q := s.qp; q != nil {
 		t.nic.show(q)
 		q.awaitReceive(s.conn.IsWaiting())
+		t.followDirect(s, q)
 	}
 	if !s.isFull && s.conn.HasWork() {
 		t.run.push(&s.turn)
@@ -380,6 +388,12 @@ func (n *NIC) HandleJoined(now clock.Time, a, b StreamID) {
 		if s := n.streams.conn(id); s != nil {
 			s.isJoined = true
 			s.conn.KeepLocal()
+		}
+	}
+	if x, y := n.streams.conn(a), n.streams.conn(b); x != nil && y != nil {
+		x.twin, y.twin = y, x
+		if x.qp != nil {
+			n.direct.follow(x.qp)
 		}
 	}
 }

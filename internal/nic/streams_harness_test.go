@@ -59,6 +59,7 @@ type sock struct {
 	wasFull  bool // told the NIC so
 	isShut   bool // FIN sent
 	isGone   bool
+	isJoined bool       // its bytes are handed to the peer at once
 	lastAt   clock.Time // when the last piece arrives: order is kept
 }
 
@@ -414,6 +415,10 @@ func (h *node) transmit() bool {
 			h.t.Fatalf("%v: stream %d has work that it does not do", h.addr, id)
 		}
 		busy = true
+		if s := h.socks[id]; s != nil && s.isJoined {
+			s.move()
+			continue
+		}
 		v.Reset()
 		if !h.n.FillStream(h.now, id, &v) {
 			continue

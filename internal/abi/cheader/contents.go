@@ -136,6 +136,7 @@ var constants = []struct {
 		{"GrantWrite", uint64(abi.GrantWrite)},
 		{"GrantRead", uint64(abi.GrantRead)},
 		{"GrantAtomic", uint64(abi.GrantAtomic)},
+		{"GrantAtomicWrite", uint64(abi.GrantAtomicWrite)},
 		{"GrantLinkShift", abi.GrantLinkShift},
 		{"TicketSlots", abi.TicketSlots},
 		{"TicketBytes", abi.TicketBytes},

@@ -91,6 +91,14 @@ func (c *Conn) QP() *QP { return c.qp }
 // IsOpen reports that MPA is through and the connection is not over.
 func (c *Conn) IsOpen() bool { return c.phase == phaseOpen || c.phase == phaseDrain }
 
+// IsSteady reports that both directions are open with nothing special about them: requests are
+// framed as they are posted, no RTR is due or under way at this end, nobody has begun to end the
+// connection, and there are no markers, with which all is as on a wire.
+func (c *Conn) IsSteady() bool {
+	return c.phase == phaseOpen && c.maySend() && !c.tx.hasMarkers && !c.rx.hasMarkers &&
+		c.qp != nil && !c.qp.send.hasRTRRead
+}
+
 // IsClosed reports that EventClosed was queued.
 func (c *Conn) IsClosed() bool { return c.phase == phaseClosed }
 

@@ -70,6 +70,17 @@ func (q *QP) IsDraining() bool { return q.state == rdma.QPStateSQD && q.send.wrs
 // on. It belongs to the QP.
 func (q *QP) Attr() *Attr { return &q.attr }
 
+// SendDone returns the index in the send queue below which everything is complete, with its
+// completion shown. The bytes of these requests are the peer's TCP's, or its engine's.
+func (q *QP) SendDone() uint32 { return q.send.queue.DoneIndex() }
+
+// BeginsReads reports whether READs and atomics can be sent on the connection (ORD is not 0), and
+// ServesReads whether the peer's are answered (IRD is not 0).
+func (q *QP) BeginsReads() bool { return q.send.ord > 0 }
+
+// ServesReads is described with BeginsReads.
+func (q *QP) ServesReads() bool { return q.recv.ird > 0 }
+
 // HasWork reports that flushing has more to do than one call did.
 func (q *QP) HasWork() bool { return q.flush.isActive }
 
