@@ -50,8 +50,9 @@ static uint32_t direct_rights(unsigned int opcode)
 {
 	switch (opcode) {
 	case IBV_WR_RDMA_WRITE:
-	case POST_WR_ATOMIC_WRITE:
 		return RNIC_GRANT_WRITE;
+	case POST_WR_ATOMIC_WRITE:
+		return RNIC_GRANT_ATOMIC_WRITE;
 	case IBV_WR_RDMA_READ:
 		return RNIC_GRANT_READ;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
