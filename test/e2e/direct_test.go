@@ -12,19 +12,24 @@ import (
 	"github.com/softrnic/softrnic/test/netnstest"
 )
 
-var direct = ownProgram{name: "direct", libraries: "-libverbs -pthread"}
+var direct = ownProgram{name: "direct", libraries: "-lrdmacm -libverbs -pthread"}
 
-// counter reads one of the device's counters.
-func (m *machine) counter(t *testing.T, name string) uint64 {
+// counter reads one of the counters of devices, of all of them together.
+func (m *machine) counter(t *testing.T, name string) (sum uint64) {
 	t.Helper()
 	out := m.start(t, rnic, "stat", "--json").succeed(t)
 	var s struct {
-		Counters map[string]uint64 `json:"hw_counters"`
+		Devices []struct {
+			Counters map[string]uint64 `json:"hw_counters"`
+		} `json:"devices"`
 	}
 	if err := json.Unmarshal([]byte(out.stdout), &s); err != nil {
 		t.Fatal(err)
 	}
-	return s.Counters[name]
+	for i := range s.Devices {
+		sum += s.Devices[i].Counters[name]
+	}
+	return sum
 }
 
 // TestDirect_Cases does what direct.c does, where libraries carry operations out themselves, and
@@ -32,27 +37,56 @@ func (m *machine) counter(t *testing.T, name string) uint64 {
 func TestDirect_Cases(t *testing.T) {
 	program := direct.build(t)
 	for _, mode := range []string{"on", "off"} {
-		m := anyMachine(t)
-		m.startNIC(t, "--direct="+mode)
-		for _, name := range []string{
-			"order", "revoke", "reregister", "rights", "error", "access", "atomics", "full", "list",
-			"events", "extended", "fringes", "overrun", "threads", "interrupted",
-			"renew",
-		} {
-			t.Run(mode+"/"+name, func(t *testing.T) {
-				before := m.counter(t, "direct_ops")
-				m.run(t, program, name).succeed(t)
-				done := m.counter(t, "direct_ops") - before
-				if isDirect := done > 50; isDirect != (mode == "on") {
-					t.Errorf("%d operations were direct", done)
-				}
-			})
+		for _, device := range directDevices {
+			m := anyMachine(t)
+			m.startNIC(t, "--direct="+mode)
+			m.env = append(m.env, "RNIC_DEVICE="+device)
+			names := []string{
+				"order", "late", "revoke", "reregister", "rights", "error", "access", "atomics", "full",
+				"list", "events", "extended", "fringes", "overrun", "threads", "interrupted", "renew",
+			}
+			if device == "iwarp0" {
+				names = append(names, "disconnect")
+			}
+			for _, name := range names {
+				t.Run(mode+"/"+device+"/"+name, func(t *testing.T) {
+					before := m.counter(t, "direct_ops")
+					m.run(t, program, name).succeed(t)
+					done := m.counter(t, "direct_ops") - before
+					if isDirect := done > 50; isDirect != (mode == "on") {
+						t.Errorf("%d operations were direct", done)
+					}
+				})
+			}
 		}
+	}
+}
+
+// directDevices are those whose queue pairs go direct.
+var directDevices = []string{"rnic0", "iwarp0"}
+
+// TestDirect_WithoutJoin_GoesThroughTheNIC: bytes that pass TCP could be overtaken.
+func TestDirect_WithoutJoin_GoesThroughTheNIC(t *testing.T) {
+	program := direct.build(t)
+	m := anyMachine(t)
+	m.env = append(m.env, "RNIC_DISABLE_JOIN=1", "RNIC_DEVICE=iwarp0")
+	m.startNIC(t)
+	for _, name := range []string{"order", "late"} {
+		m.run(t, program, name).succeed(t)
+	}
+	if got := m.counter(t, "direct_ops"); got != 0 {
+		t.Errorf("%d operations were direct", got)
 	}
 }
 
 // TestDirect_Counters_TellWhatWasDone: of both ends, and nothing where a program keeps out.
 func TestDirect_Counters_TellWhatWasDone(t *testing.T) {
+	for _, device := range directDevices {
+		t.Run(device, func(t *testing.T) { testDirectCounters(t, device) })
+	}
+}
+
+func testDirectCounters(t *testing.T, device string) {
 	m := anyMachine(t)
 	m.startNIC(t)
 	const rounds, warm, throughNIC = 1000, 16, 8
@@ -69,7 +103,7 @@ func TestDirect_Counters_TellWhatWasDone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.stdin, m.env = read, []string{c.env}
+		m.stdin, m.env = read, []string{c.env, "RNIC_DEVICE=" + device}
 		p := m.run(t, direct.build(t), "count", "1000")
 		m.stdin, m.env = nil, nil
 		until(t, "all is done", func() bool {
@@ -81,9 +115,14 @@ func TestDirect_Counters_TellWhatWasDone(t *testing.T) {
 		if got := m.counter(t, "direct_bytes") - bytes; got != c.bytes {
 			t.Errorf("%q: %d bytes went directly, not %d", c.env, got, c.bytes)
 		}
-		// Where they went through the NIC makes no difference.
-		if got := m.counter(t, "sent_bytes") - sent; got != 150*rounds+8*warm {
-			t.Errorf("%q: %d bytes sent, not %d", c.env, got, 150*rounds+8*warm)
+		// Where they went through the NIC makes no difference, but that a READ's request is
+		// payload of DDP on iWARP (RFC 5040 4.4).
+		want := uint64(150*rounds + 8*warm)
+		if device == "iwarp0" && c.ops == 0 {
+			want += 28 * rounds
+		}
+		if got := m.counter(t, "sent_bytes") - sent; got != want {
+			t.Errorf("%q: %d bytes sent, not %d", c.env, got, want)
 		}
 		_, _ = io.WriteString(write, "\n")
 		p.end(t)
@@ -116,8 +155,18 @@ func TestDirect_CrookedAtomics_GoThroughTheNIC(t *testing.T) {
 // afterwards they go direct again.
 func TestDirect_Capture_SeesEverything(t *testing.T) {
 	requireProgram(t, "tshark")
+	for device, write := range map[string]string{
+		"rnic0": "infiniband.bth.opcode == 10", "iwarp0": "tcp.len == 120", // with MPA's and DDP's bytes
+	} {
+		t.Run(device, func(t *testing.T) { testDirectCapture(t, device, write) })
+	}
+}
+
+// testDirectCapture wants a packet for each WRITE, which filter finds.
+func testDirectCapture(t *testing.T, device, filter string) {
 	m := anyMachine(t)
 	m.startNIC(t)
+	m.env = append(m.env, "RNIC_DEVICE="+device)
 	file := filepath.Join(m.home, "a.pcapng")
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -150,7 +199,7 @@ func TestDirect_Capture_SeesEverything(t *testing.T) {
 	after := m.counter(t, "direct_ops") - before - during
 	_, _ = io.WriteString(write, "\n")
 	p.succeed(t)
-	seen := len(m.tshark(t, file, "infiniband.bth.opcode == 10"))
+	seen := len(m.tshark(t, file, filter))
 	if before < 280 || during != 0 || seen != 300 || after != 300 {
 		t.Errorf("direct before, during and after the capture: %d, %d, %d; it has %d WRITEs",
 			before, during, after, seen)
@@ -197,8 +246,11 @@ func TestDirect_NICKilled_IsNoticed(t *testing.T) {
 func TestDirect_TargetKilled_ErrorAsEver(t *testing.T) {
 	m := anyMachine(t)
 	m.startNIC(t)
-	p := m.run(t, direct.build(t), "orphan")
-	if out := p.end(t); out.status != 0 || !strings.Contains(out.stdout, "the peer is gone") {
-		t.Errorf("status %d, %q, %q", out.status, out.stdout, out.stderr)
+	for _, device := range directDevices {
+		m.env = append(m.env, "RNIC_DEVICE="+device)
+		p := m.run(t, direct.build(t), "orphan")
+		if out := p.end(t); out.status != 0 || !strings.Contains(out.stdout, "the peer is gone") {
+			t.Errorf("%s: status %d, %q, %q", device, out.status, out.stdout, out.stderr)
+		}
 	}
 }

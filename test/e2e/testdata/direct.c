@@ -58,6 +58,8 @@ static void order_target(struct side *me)
 	await(&me->board->step, 2);
 }
 
+#include "direct_late.h"
+
 /* Other requests that come between. */
 static struct request order_filler(uint64_t id)
 {
@@ -372,6 +374,8 @@ static const struct {
 	{"extended", extended_initiator, idle_target, 1000},
 	{"fringes", fringes_initiator, fringes_target, 2000},
 	{"overrun", overrun_initiator, idle_target, 20},
+	{"late", late_initiator, late_target, 100},
+	{"disconnect", hammer_initiator, disconnect_target, 100},
 	{"threads", threads_initiator, idle_target, 20000},
 	{"crooked", crooked_initiator, crooked_target, 200},
 	{"renew", renew_initiator, renew_target, 40},

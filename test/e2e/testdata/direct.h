@@ -4,7 +4,9 @@
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <netinet/in.h>
 #include <pthread.h>
+#include <rdma/rdma_cma.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -34,6 +36,7 @@ struct board {
 		uint32_t qpn;
 		union ibv_gid gid;
 	} ends[2];
+	uint16_t port; /* where the target listens, of devices that connect by rdma_cm */
 	struct place place; /* of the target's memory */
 	atomic_uint step;   /* what the two wait for, as a case has it */
 	atomic_ulong count;
@@ -49,6 +52,7 @@ struct side {
 	uint32_t round;
 	unsigned char *buffer; /* of LENGTH bytes, registered */
 	struct ibv_mr *mr;
+	struct rdma_cm_id *listener, *id; /* of devices that connect by rdma_cm */
 };
 
 enum { LENGTH = 1 << 20 };
@@ -130,6 +134,13 @@ static void modify(struct side *me, struct ibv_qp_attr attr, int mask)
 	require(!ibv_modify_qp(me->qp, &attr, mask | IBV_QP_STATE), "to state %d", attr.qp_state);
 }
 
+static bool is_iwarp(const struct side *me)
+{
+	return me->context->device->transport_type == IBV_TRANSPORT_IWARP;
+}
+
+#include "direct_cm.h"
+
 /* Connects the two, anew if need be. Both have to call it. */
 static void join(struct side *me)
 {
@@ -147,8 +158,14 @@ static void join(struct side *me)
 	require(!ibv_query_gid(me->context, 1, 0, &board->ends[me->which].gid), "gid");
 	modify(me, attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	me->round++;
+	if (is_iwarp(me) && me->which == 1)
+		listen_for_peer(me);
 	atomic_store(&board->ends[me->which].round, 2 * me->round - 1);
 	await(&board->ends[!me->which].round, 2 * me->round - 1);
+	if (is_iwarp(me)) {
+		connect_by_cm(me);
+		return;
+	}
 	attr.qp_state = IBV_QPS_RTR;
 	attr.dest_qp_num = board->ends[!me->which].qpn;
 	attr.ah_attr.grh.dgid = board->ends[!me->which].gid;
