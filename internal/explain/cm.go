@@ -94,7 +94,7 @@ var rejects = []Entry{
 	{
 		Code: uint32(mad.ReasonNoResources), Name: "IB_CM_REJ_NO_RESOURCES", Words: "no resources available",
 		Means:  "The peer has no room for another connection.",
-		Causes: []string{"the listener's backlog is full: the program there has taken no request for half a minute", "a limit of identifiers or memory"},
+		Causes: []string{"RoCE: the listener's backlog is full, and the program there has taken no request for half a minute", "a limit of identifiers or memory"},
 		Look:   []string{"backlog of rdma_listen", "is the server blocked?"},
 	},
 	{

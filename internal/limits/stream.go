@@ -9,7 +9,8 @@ const (
 	MaxStreams = MaxQP
 	// MaxStreamsUnasked bounds connections that have come in and said nothing that makes sense yet.
 	// The oldest gives way to the newest: who connects in order to occupy a place is displaced by
-	// those who have something to say, which they do at once.
+	// those who have something to say, which they do at once. Those who wait for room in a
+	// listener's backlog count as well, and give way when nobody else does.
 	MaxStreamsUnasked = 1024
 	// ReceivePatience is how long a message waits for a receive that the program has not posted yet.
 	// iWARP has no receiver-not-ready: a peer that sends is told at once, or, as here, held up by

@@ -168,6 +168,9 @@ func (s *CMSession) find(handle uint32) (*identifier, *rdma.Refusal) {
 	}
 	if i.isUntaken {
 		s.nic.cm.taken(i)
+		if l := i.listener; l != nil {
+			s.nic.streams.admit(l)
+		}
 	}
 	return i, nil
 }

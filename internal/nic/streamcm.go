@@ -163,7 +163,7 @@ func (c *connections) handleStreamRequest(s *stream, l *identifier, e *iwarp.Eve
 	dst := sockaddr{addr: s.remote.Addr(), port: s.remote.Port()}
 	var i *identifier
 	device, gid, ok := l.ownStream(sockaddr{addr: src.addr, scope: s.where})
-	if ok && l.untaken < l.backlog {
+	if ok {
 		i, _ = l.session.newIdentifier(l.channel, l.space, l.qpType)
 	}
 	if i == nil {

@@ -15,12 +15,14 @@ import (
 // belongs to nobody before it has asked for something, then to an identifier and to a queue pair,
 // and again to nobody while it says its last words.
 type streams struct {
-	nic     *NIC
-	byID    map[StreamID]*stream
-	last    StreamID
-	run     line[*stream]
-	timers  timerHeap[*stream]
-	unasked []*stream // came in and have said nothing that makes sense yet; oldest first
+	nic    *NIC
+	byID   map[StreamID]*stream
+	last   StreamID
+	run    line[*stream]
+	timers timerHeap[*stream]
+	// unasked came in and have said nothing that makes sense yet, or wait for room in the backlog of
+	// their listener; oldest first.
+	unasked []*stream
 	// flushing are the queue pairs whose queues hold more than one call flushes.
 	flushing []*qp
 	buffers  *iwarp.Buffers
@@ -46,10 +48,12 @@ type stream struct {
 
 	isListener bool
 	isUnasked  bool
-	isFull     bool // the socket takes no more now
-	isGone     bool
-	isJoined   bool // the other end is a stream of this NIC as well, and TCP is not asked
-	isSteady   bool // as the connection was when the direct path was last told
+	// request is one that waits for room in its listener's backlog.
+	request  *iwarp.Event
+	isFull   bool // the socket takes no more now
+	isGone   bool
+	isJoined bool // the other end is a stream of this NIC as well, and TCP is not asked
+	isSteady bool // as the connection was when the direct path was last told
 	// twin is the other end of one that is joined, while both are there.
 	twin *stream
 
@@ -126,7 +130,7 @@ func (t *streams) accept(listener StreamID, a *StreamAccepted) *stream {
 	}
 	if len(t.unasked) >= limits.MaxStreamsUnasked {
 		t.nic.counters.StreamsDisplaced++
-		t.abort(t.unasked[0])
+		t.abort(t.unasked[max(t.silent(), 0)])
 	}
 	s := t.add(&stream{
 		device: device, owner: l.owner, isUnasked: true, mss: a.MSS, where: a.Interface,
@@ -139,6 +143,11 @@ func (t *streams) accept(listener StreamID, a *StreamAccepted) *stream {
 	s.conn = t.newConn(s, false)
 	t.nic.counters.StreamsAccepted++
 	return s
+}
+
+// silent finds the oldest connection that came in and has not asked for anything; -1 for none.
+func (t *streams) silent() int {
+	return slices.IndexFunc(t.unasked, func(s *stream) bool { return s.request == nil })
 }
 
 func (t *streams) newConn(s *stream, isInitiator bool) *iwarp.Conn {
@@ -238,15 +247,44 @@ func (t *streams) react(s *stream, e *iwarp.Event) {
 	c, i := t.nic.cm, s.owner
 	switch e.Kind {
 	case iwarp.EventRequest:
-		t.setAsked(s)
-		s.owner = nil
-		c.handleStreamRequest(s, i, e)
+		if i.untaken < i.backlog {
+			t.ask(s, e)
+			return
+		}
+		x := *e
+		x.PrivateData = slices.Clone(e.PrivateData)
+		s.request = &x
 	case iwarp.EventClosed:
 		t.closed(s, e)
 	default:
 		if i != nil {
 			c.reactToStream(i, e)
 		}
+	}
+}
+
+// ask hands the request of a connection that came in to its listener.
+func (t *streams) ask(s *stream, e *iwarp.Event) {
+	l := s.owner
+	t.setAsked(s)
+	s.owner, s.request = nil, nil
+	t.nic.cm.handleStreamRequest(s, l, e)
+}
+
+// admit lets requests in for which a listener's backlog has room now, the oldest first. As a peer
+// of RoCE asks again until there is room, one of iWARP, which asks once, has to wait for it: a
+// program that is busy for a moment is no reason to turn its clients away.
+func (t *streams) admit(l *identifier) {
+	for l.untaken < l.backlog {
+		at := slices.IndexFunc(t.unasked, func(s *stream) bool {
+			return s.owner == l && s.request != nil
+		})
+		if at < 0 {
+			return
+		}
+		s := t.unasked[at]
+		t.ask(s, s.request)
+		t.settle(s)
 	}
 }
 

@@ -363,32 +363,6 @@ func TestStreams_QueuePairOfSomebodyElse_IsRefused(t *testing.T) {
 	l.empty()
 }
 
-func TestStreams_Backlog_RejectsWhatIsBeyond(t *testing.T) {
-	l := newLAN(t)
-	x, y := l.nodes[0], l.nodes[1]
-	_, r := y.listen("0.0.0.0", lanPort, 2)
-	y.granted(r)
-	var ids []uint32
-	for range 3 {
-		q, id := x.queue(), x.caller(y)
-		x.granted(x.s.Connect(l.now, &abi.CMConnReq{ID: id, Param: params(q.q.rsp.QPN, "")}))
-		ids = append(ids, id)
-		l.run(time.Second)
-	}
-	x.expect(eventRejected, ids[2])
-	first := y.expect(eventConnectRequest, 0).ID
-	y.expect(eventConnectRequest, 0)
-	_, r = y.s.QueryID(first) // the program takes it
-	y.granted(r)
-	q, id := x.queue(), x.caller(y)
-	x.granted(x.s.Connect(l.now, &abi.CMConnReq{ID: id, Param: params(q.q.rsp.QPN, "")}))
-	y.expect(eventConnectRequest, 0)
-	if y.n.counters.TurnedAway != 1 {
-		t.Errorf("%d turned away", y.n.counters.TurnedAway)
-	}
-	l.empty()
-}
-
 func TestListen_TCPPortOfAnotherProgram(t *testing.T) {
 	taken := netip.AddrPortFrom(netip.IPv4Unspecified(), lanPort)
 	l := newLAN(t)
