@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -42,7 +43,8 @@ type directEnd struct {
 	link                    uint32
 	peer                    *qp // with which it is connected both ways; nil: none of this NIC
 	tickets                 map[*ticket]struct{}
-	opsWas, outWas, backWas uint64 // what was counted before
+	late                    DirectWait // the last peer's library, if it was at work when they parted
+	opsWas, outWas, backWas uint64     // what was counted before
 }
 
 // DirectWait is a library that may still use a right that was taken back.
@@ -88,6 +90,7 @@ func (d *direct) follow(q *qp) {
 	if q.direct.grant == nil {
 		return
 	}
+	d.awaitLate(q)
 	peer := d.peerOf(q)
 	if old := q.direct.peer; old != nil && old != peer {
 		d.unlink(q, old)
@@ -109,13 +112,15 @@ func (d *direct) unlink(q, peer *qp) {
 	for _, x := range []*qp{q, peer} {
 		x.countDirect()
 		d.set(x, 0)
-		x.direct.peer = nil
 		// A library at work may be at work in these regions: who takes one of them away waits for it,
-		// though the connection has gone before.
-		if x.direct.busy.Load()&1 == 0 {
+		// though the connection has gone before. So does who ends or changes the other queue pair.
+		if seen := x.direct.busy.Load(); seen&1 == 0 {
 			x.dropTickets()
+		} else {
+			x.direct.peer.direct.late = DirectWait{x, seen}
 		}
 	}
+	q.direct.peer, peer.direct.peer = nil, nil
 }
 
 // dropTickets forgets the regions that q's library may have mapped.
@@ -131,6 +136,7 @@ func (d *direct) leave(q *qp) {
 	if peer := q.direct.peer; peer != nil {
 		d.unlink(q, peer)
 	}
+	d.awaitLate(q)
 	q.dropTickets()
 }
 
@@ -181,7 +187,25 @@ func (d *direct) set(q *qp, rights uint32) {
 // await notes q if its library is at work, since what was just cleared may still be in use.
 func (d *direct) await(q *qp) {
 	if seen := q.direct.busy.Load(); seen&1 != 0 {
-		d.waits = append(d.waits, DirectWait{q, seen})
+		d.note(DirectWait{q, seen})
+	}
+}
+
+// awaitLate notes the library that was at work when q's last connection ended, if it still is: what
+// it has begun may reach memory of q's owner.
+func (d *direct) awaitLate(q *qp) {
+	switch late := q.direct.late; {
+	case late.q == nil:
+	case late.IsOver():
+		q.direct.late = DirectWait{}
+	default:
+		d.note(late)
+	}
+}
+
+func (d *direct) note(w DirectWait) {
+	if !slices.Contains(d.waits, w) {
+		d.waits = append(d.waits, w)
 	}
 }
 

@@ -253,7 +253,39 @@ func TestDirect_Revocation_WaitsForTheBusy(t *testing.T) {
 }
 
 // A connection that ends by itself, or by the initiator's own doing, promises the target nothing.
-// The end of its region does, for a library that has been at work since before.
+// What the target does then with its own queue pair does, for a library at work since before.
+func TestDirect_OwnEnd_WaitsForTheBusyOfAnEndedConnection(t *testing.T) {
+	for name, end := range map[string]func(d *directBench) *rdma.Refusal{
+		"destroy": func(d *directBench) *rdma.Refusal {
+			return d.c.DestroyQP(d.now, d.b.rsp.Handle)
+		},
+		"error": func(d *directBench) *rdma.Refusal {
+			return d.b.modify(abi.QPAttr{State: uint32(sError)}, rdma.QPAttrState)
+		},
+		"reset": func(d *directBench) *rdma.Refusal {
+			return d.b.modify(abi.QPAttr{State: uint32(sReset)}, rdma.QPAttrState)
+		},
+	} {
+		d := newDirectBench(t)
+		mr, addr, _ := d.region(4096, remoteAll)
+		_, _, r := d.mapRemote(d.a, mr.RKey, addr, 8)
+		d.granted(r)
+		d.a.busy()
+		d.granted(d.a.modify(abi.QPAttr{State: uint32(sError)}, rdma.QPAttrState))
+		_ = d.n.TakeDirectWaits() // the initiator's own, or somebody else's
+		d.granted(end(d))
+		waits := d.n.TakeDirectWaits()
+		if len(waits) != 1 || waits[0].IsOver() {
+			t.Fatalf("%s: %d waits", name, len(waits))
+		}
+		d.a.busy()
+		if !waits[0].IsOver() {
+			t.Errorf("%s: waits for one who is out", name)
+		}
+	}
+}
+
+// Nor does it promise anything of the target's regions. The end of one does.
 func TestDirect_Dereg_WaitsForTheBusyOfAnEndedConnection(t *testing.T) {
 	d := newDirectBench(t)
 	mr, addr, _ := d.region(4096, remoteAll)
