@@ -66,8 +66,12 @@ func levelOf(k nic.ErrorKind) slog.Level {
 	}
 }
 
-// noteRefusal lets the NIC remember a request that was refused, with what it was about.
+// noteRefusal lets the NIC remember a request that was refused, with what it was about. Not those
+// of the direct path: no verb fails for them, since the library leaves the operation to the NIC.
 func (s *session) noteRefusal(m *ctl.Message, refusal *rdma.Refusal) {
+	if m.Op == abi.OpMapRemote {
+		return
+	}
 	var about abi.HandleMsg
 	_, _ = ctl.DecodeHead(m.Body, &about) // requests about an object begin with its handle
 	s.daemon.lane.do(func(now clock.Time) {
