@@ -249,10 +249,15 @@ int ctl_conn_query(struct ctl_conn *conn, struct ctl_call *call, void *rsp, size
 bool ctl_conn_is_dead(struct ctl_conn *conn)
 {
 	struct pollfd pfd = {.fd = conn->fd, .events = POLLRDHUP};
+	int got, state;
 
 	if (ctl_conn_known_dead(conn))
 		return true;
-	if (poll(&pfd, 1, 0) > 0 && (pfd.revents & (POLLHUP | POLLERR | POLLRDHUP | POLLNVAL)))
+	/* Whoever asks may have a lock of a queue, which a thread that is cancelled would keep. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	got = poll(&pfd, 1, 0);
+	pthread_setcancelstate(state, NULL);
+	if (got > 0 && (pfd.revents & (POLLHUP | POLLERR | POLLRDHUP | POLLNVAL)))
 		ctl_conn_kill(conn, "connection closed");
 	return ctl_conn_known_dead(conn);
 }

@@ -6,7 +6,9 @@
  * receives from it, share the other one.
  */
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "poll_rest.h"
@@ -65,7 +67,8 @@ void poll_rest(struct rnic_cq *cq, bool first)
 	if (first)
 		cq->empty_since = clock_monotonic();
 	if (clock_monotonic() - cq->empty_since > REST_AFTER_NS && rest_awaits_sends(cq))
-		nanosleep(&rest, NULL);
+		/* Not by the C library's call: a thread that it cancels would keep the CQ's lock. */
+		syscall(SYS_nanosleep, &rest, NULL);
 	else
 		sched_yield();
 }

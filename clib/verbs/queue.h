@@ -7,6 +7,7 @@
 #ifndef RNIC_QUEUE_H
 #define RNIC_QUEUE_H
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "rnic.h"
@@ -108,8 +109,11 @@ static inline void queue_ring_doorbell(struct rnic_context *ctx, uint32_t slot)
 		const uint64_t one = 1;
 		int saved = errno;
 
-		/* Only a counter at its maximum would block or fail, and then the lane wakes too. */
-		if (write(ctx->kick_fd, &one, sizeof(one)) < 0)
+		/*
+		 * Only a counter at its maximum would block or fail, and then the lane wakes too. Not by
+		 * write, which cancels threads: the queue's lock is held.
+		 */
+		if (syscall(SYS_write, ctx->kick_fd, &one, sizeof(one)) < 0)
 			errno = saved;
 	}
 }

@@ -151,6 +151,13 @@ func TestDirect_CrookedAtomics_GoThroughTheNIC(t *testing.T) {
 	}
 }
 
+// TestDirect_Cancelled_LeavesNoLock: a thread that is cancelled is not so within a verb.
+func TestDirect_Cancelled_LeavesNoLock(t *testing.T) {
+	m := anyMachine(t)
+	m.startNIC(t)
+	m.run(t, direct.build(t), "cancelled").succeed(t)
+}
+
 // TestDirect_Capture_SeesEverything: while a capture runs every operation has its packets, and
 // afterwards they go direct again.
 func TestDirect_Capture_SeesEverything(t *testing.T) {

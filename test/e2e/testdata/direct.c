@@ -379,6 +379,7 @@ static const struct {
 	{"threads", threads_initiator, idle_target, 20000},
 	{"crooked", crooked_initiator, crooked_target, 200},
 	{"renew", renew_initiator, renew_target, 40},
+	{"cancelled", cancelled_initiator, idle_target, 60},
 	{"interrupted", interrupted_initiator, idle_target, 5000},
 };
 

@@ -65,3 +65,38 @@ static void interrupted_initiator(struct side *me)
 	pthread_join(poster, NULL);
 	atomic_store(&me->board->step, 2);
 }
+
+/* cancelled: threads that poll and post are cancelled, and others go on with the same queues. */
+static void *cancelled_run(void *arg)
+{
+	struct side *me = arg;
+	struct ibv_wc wc;
+
+	for (unsigned int i = 0;; i++) {
+		require(ibv_poll_cq(me->cq, 1, &wc) >= 0, "ibv_poll_cq");
+		if (i % 64 == 0)
+			post(me, (struct request){.length = 0});
+		pthread_testcancel();
+	}
+	return NULL;
+}
+
+static void cancelled_initiator(struct side *me)
+{
+	pthread_t thread;
+
+	no_preparation(me);
+	await(&me->board->step, 1);
+	warm(me);
+	alarm(60);
+	for (unsigned long i = 0; i < rounds; i++) {
+		require(!pthread_create(&thread, NULL, cancelled_run, me), "thread");
+		usleep(2000 + (useconds_t)rand() % 2000);
+		require(!pthread_cancel(thread) && !pthread_join(thread, NULL), "cancel");
+	}
+	for (unsigned long i = 0; i < rounds; i++)
+		post(me, (struct request){.length = 8});
+	while (ibv_poll_cq(me->cq, 1, &(struct ibv_wc){.wr_id = 0}) > 0)
+		;
+	atomic_store(&me->board->step, 2);
+}
