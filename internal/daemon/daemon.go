@@ -147,7 +147,9 @@ func (d *Daemon) assemble() error {
 		Secret: binary.NativeEndian.Uint64(secret[:]), LocalSegment: d.localSegment(),
 		NoPackets: d.withoutPackets, UnreliableRate: unreliableRate(wire), Client: d.cfg.client(),
 		HoldCompletions: d.profile.Completions,
-	}, laneConfig{d.cfg.Spin, d.goesDirect()})
+	}, laneConfig{
+		spin: d.cfg.Spin, direct: d.goesDirect(), quiet: !d.cfg.Embedded && canBeQuiet(),
+	})
 	if err != nil {
 		if wire != nil {
 			_ = wire.Close()
@@ -241,9 +243,9 @@ func (d *Daemon) sourcesOf(s hostnet.Snapshot) []gidSource {
 }
 
 // processorsMin is how many goroutines have to run at once. The lane takes part of one processor
-// nearly always; with a single one, requests would wait for the scheduler's monitor to notice that
-// the lane sleeps, which takes milliseconds.
-const processorsMin = 2
+// nearly always, and seems to when it sleeps (lane.waitsQuietly); with a single one besides, requests
+// would wait for each other.
+const processorsMin = 3
 
 // run starts the goroutines.
 func (d *Daemon) run() {

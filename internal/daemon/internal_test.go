@@ -159,7 +159,7 @@ func TestEpollWait_Timeout_IsExactEnough(t *testing.T) {
 	begin := time.Now()
 	const wait = clock.Time(200 * time.Microsecond)
 	for range 10 {
-		if n, err := epollWait(l.epoll, l.events, wait); n != 0 || err != nil {
+		if n, err := epollWait(l.epoll, l.events, wait, false); n != 0 || err != nil {
 			t.Fatalf("%d events, %v", n, err)
 		}
 	}
@@ -173,7 +173,7 @@ func TestEpollWait_Timeout_IsExactEnough(t *testing.T) {
 	withoutPwait2.Store(true)
 	defer withoutPwait2.Store(false)
 	begin = time.Now()
-	if _, err := epollWait(l.epoll, l.events, wait); err != nil {
+	if _, err := epollWait(l.epoll, l.events, wait, false); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begin); took < 200*time.Microsecond {

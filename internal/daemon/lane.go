@@ -32,21 +32,8 @@ const (
 	eventsPerWait   = 64
 	turnsOfLeave    = 8
 	turnsToCatchUp  = 4
-	// glance is how often a lane that finds work all the time looks at what only epoll tells:
-	// first packets after a pause, processes that ended, unreachable peers.
-	glance = 20 * time.Microsecond
 	// hotTime is how long after a packet the ports are asked directly instead of by epoll.
 	hotTime = 200 * time.Microsecond
-	// yieldLong is how long another thread keeps the processor that we offered before we take it
-	// for one that spins and never gives it back; then the lane sleeps at once for sleepTime, since
-	// the scheduler prefers a thread that wakes to one that yields.
-	yieldLong = 50 * time.Microsecond
-	sleepTime = 5 * time.Millisecond
-	// yieldAlone is how long a yield takes at most that nobody else used: a change of threads there
-	// and back takes longer. spinAlone is how long the lane waits for more work then: nobody wants
-	// the processor, and to wake up takes 3 to 50 µs.
-	yieldAlone = 2 * time.Microsecond
-	spinAlone  = 100 * time.Microsecond
 )
 
 // lane is the thread that owns the NIC. Fields without another remark belong to it alone.
@@ -66,6 +53,10 @@ type lane struct {
 	mute   bool       // epoll has just said that nothing has come
 	sleepy clock.Time // until when yielding does not pay
 	rival  bool       // the last yield let another thread run
+	streak int        // sleeps, one after the other, that something has ended
+	slack  clock.Time // of timers
+
+	isQuiet bool // see waitsQuietly
 
 	wire   netio.Port // nil: this NIC has no network
 	mirror netio.Port // nil unless packets between own QPs are to meet faults
@@ -128,6 +119,7 @@ type task struct {
 type laneConfig struct {
 	spin   time.Duration
 	direct bool // programs may go direct
+	quiet  bool // see lane.waitsQuietly
 }
 
 func newLane(cfg nic.Config, own laneConfig) (*lane, error) {
@@ -135,7 +127,7 @@ func newLane(cfg nic.Config, own laneConfig) (*lane, error) {
 	// an application reads after it.
 	origin := monotonic()
 	l := &lane{
-		sessions: map[*session]struct{}{}, origin: time.Now(), spin: clock.Time(own.spin),
+		sessions: map[*session]struct{}{}, origin: time.Now(), spin: clock.Time(own.spin), isQuiet: own.quiet,
 		in:     make([]netio.Datagram, datagramBatch),
 		events: make([]unix.EpollEvent, eventsPerWait), watches: map[int32]watch{},
 		epoll: -1, wake: -1, stopped: make(chan struct{}), notices: map[netio.Port][]string{},
@@ -385,94 +377,6 @@ func (l *lane) catchUp(now clock.Time) {
 			return
 		}
 	}
-}
-
-// patience is how long the lane looks for work before it sleeps. A thread of a higher priority
-// gives its processor to none of a lower one by a yield, which then tells nothing.
-func (l *lane) patience() clock.Time {
-	if l.rival || l.spin < 0 || l.stats.prioritised {
-		return l.spin
-	}
-	return max(l.spin, clock.Time(spinAlone))
-}
-
-// idle looks for work a little longer, then sleeps.
-func (l *lane) idle(now clock.Time) {
-	switch {
-	case now-l.rested >= l.patience() && !l.awaitsStreams(now), now < l.sleepy:
-		l.sleep(now)
-	case now-l.looked > clock.Time(glance):
-		l.wait(now, 0)
-	default:
-		yield()
-		back := l.now()
-		if l.rival = back-now > clock.Time(yieldAlone); l.rival {
-			l.showPlace()
-		}
-		if back-now > clock.Time(yieldLong) {
-			l.sleepy = back.Add(sleepTime)
-		}
-	}
-}
-
-// sleep waits in the kernel. Sequentially consistent stores order the announcement before the last
-// look: who rang before it is seen here, who rings after it sees the announcement and kicks.
-func (l *lane) sleep(now clock.Time) {
-	l.sleeping.Store(1)
-	if l.pending.Load() || l.nic.HandleDoorbells(now) {
-		l.sleeping.Store(0)
-		l.rested = now
-		return
-	}
-	timeout := l.deadline()
-	if timeout != clock.Never {
-		timeout = max(timeout-now, 0)
-	}
-	l.stats.sleeps++
-	l.wait(now, timeout)
-	l.sleeping.Store(0)
-	l.rested = l.now()
-}
-
-// showPlace tells programs which processor the lane runs on. It is called where that may have
-// changed, and now and then, since the scheduler moves threads by force as well. A lane of a high
-// priority has its processor whenever it wants it, and moves nobody.
-func (l *lane) showPlace() {
-	if l.stats.prioritised {
-		return
-	}
-	if at := uint32(processor()) + 1; at != l.placed {
-		l.placed = at
-		l.place.Store(at)
-	}
-}
-
-// wait asks epoll and acts on the answer.
-func (l *lane) wait(now, timeout clock.Time) {
-	l.looked, l.mute = now, true
-	n, err := epollWait(l.epoll, l.events, timeout)
-	l.showPlace()
-	if err != nil {
-		panic(err) // the set is ours and valid: without it the lane would spin blindly
-	}
-	l.heed(l.events[:n])
-}
-
-// deadline is when the lane has to be awake.
-func (l *lane) deadline() clock.Time {
-	if l.nic.HasWork() || l.hasStreams() && l.streams.HasWork() {
-		return 0
-	}
-	at := l.nic.PollTimeout()
-	if l.hasStreams() {
-		at = min(at, l.streams.Deadline())
-	}
-	for i, p := range []netio.Port{l.wire, l.mirror} {
-		if p != nil {
-			at = min(at, p.NextDeadline(), l.out[i].retryAt)
-		}
-	}
-	return at
 }
 
 // reportCauses hands new errors of QPs to the log.
