@@ -243,8 +243,8 @@ func (d *Daemon) sourcesOf(s hostnet.Snapshot) []gidSource {
 }
 
 // processorsMin is how many goroutines have to run at once. The lane takes part of one processor
-// nearly always, and seems to when it sleeps (lane.waitsQuietly); with a single one besides, requests
-// would wait for each other.
+// nearly always, and seems to when it sleeps (lane.waitsQuietly); with a single one besides,
+// requests would wait for each other.
 const processorsMin = 3
 
 // run starts the goroutines.

@@ -127,9 +127,10 @@ func newLane(cfg nic.Config, own laneConfig) (*lane, error) {
 	// an application reads after it.
 	origin := monotonic()
 	l := &lane{
-		sessions: map[*session]struct{}{}, origin: time.Now(), spin: clock.Time(own.spin), isQuiet: own.quiet,
-		in:     make([]netio.Datagram, datagramBatch),
-		events: make([]unix.EpollEvent, eventsPerWait), watches: map[int32]watch{},
+		sessions: map[*session]struct{}{}, origin: time.Now(), spin: clock.Time(own.spin),
+		isQuiet: own.quiet,
+		in:      make([]netio.Datagram, datagramBatch),
+		events:  make([]unix.EpollEvent, eventsPerWait), watches: map[int32]watch{},
 		epoll: -1, wake: -1, stopped: make(chan struct{}), notices: map[netio.Port][]string{},
 	}
 	l.out[0].init()

@@ -47,8 +47,8 @@ func (l *lane) idle(now clock.Time) {
 	switch {
 	case now-l.rested >= l.patience() && !l.awaitsStreams(now), now < l.sleepy:
 		l.sleep(now)
-	case now-l.looked > clock.Time(glance):
-		l.wait(now, 0)
+	case now-l.looked > clock.Time(glance) && l.patience() > clock.Time(glance):
+		l.wait(now, 0) // else the sleep that is near asks
 	default:
 		yield(l.isQuiet)
 		back := l.now()
@@ -134,11 +134,11 @@ func (l *lane) deadline() clock.Time {
 // waitsQuietly reports whether the runtime is not to learn that the lane waits now.
 //
 // A system call that the runtime knows of makes its monitor look every 20 µs whether there is
-// something to do for the lane's share of the processors meanwhile. Each look is a timer and a change
-// of threads, on a virtual machine some 30 µs of a processor that the lane or a program wants. In
-// calls that it does not know of the lane seems to compute: after 10 ms the runtime interrupts it by
-// a signal, as it does when it wants to collect garbage. The lane waits openly then, until something
-// comes for it again. So an idle NIC waits openly, and nothing wakes it.
+// something to do for the lane's share of the processors meanwhile. Each look is a timer and a
+// change of threads, on a virtual machine some 30 µs of a processor that the lane or a program
+// wants. In calls that it does not know of the lane seems to compute: after 10 ms the runtime
+// interrupts it by a signal, as it does when it wants to collect garbage. The lane waits openly
+// then, until something comes for it again. So an idle NIC waits openly, and nothing wakes it.
 //
 // That is for a process of the NIC's own. In one that it shares with a program the lane's
 // processor is the program's while it waits.
