@@ -53,7 +53,8 @@ func (o *upOptions) register(c *cobra.Command) {
 	f.StringArrayVar(&o.devices, "device", nil,
 		"a `device`, NAME[=TRANSPORT[,OPTION…]]; may be repeated. Transports: roce, iwarp, each of\n"+
 			"one device; none leaves one out. Options of iwarp: crc=on|off, fpdu=auto|mss|large,\n"+
-			"mpa=1|2, markers=on|off (default: rnic0=roce and, unless --local-only, iwarp0=iwarp)")
+			"mpa=1|2, markers=on|off, congestion=auto|host\n"+
+			"(default: rnic0=roce and, unless --local-only, iwarp0=iwarp)")
 	f.StringSliceVar(&o.addresses, "address", nil,
 		"use only these `addresses` of the host (default: all)")
 	f.StringSliceVar(&o.interfaces, "interface", nil,

@@ -183,6 +183,10 @@ type streamOption struct {
 
 //tidy:table
 var streamOptions = map[string]streamOption{
+	"congestion": {"auto, host", func(o *nic.StreamOptions, value string) bool {
+		o.HostCongestion = value == "host"
+		return value == "auto" || value == "host"
+	}},
 	"crc": {"on, off", func(o *nic.StreamOptions, value string) bool {
 		on := false
 		known := parseSwitch(&on, value)

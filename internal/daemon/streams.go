@@ -19,14 +19,16 @@ import (
 // openStreams gives the lane TCP where a device is to have it, and tells the NIC's configuration.
 // It runs on the thread whose network namespace the NIC is for.
 func (l *lane) openStreams(cfg *nic.Config) {
-	if !slices.ContainsFunc(cfg.Devices, func(d nic.DeviceConfig) bool {
+	at := slices.IndexFunc(cfg.Devices, func(d nic.DeviceConfig) bool {
 		return d.Transport == nic.TransportIWARP
-	}) {
+	})
+	if at < 0 {
 		return
 	}
 	l.streams = tcp.Open(tcp.Config{
 		Epoll: l.epoll, Now: l.now, DescriptorMax: streamDescriptorMax(), Admits: l.admitsStream,
-		Tap: l.taps.Streams(), Warn: func(what string, err error) {
+		HostCongestion: cfg.Devices[at].Stream.HostCongestion,
+		Tap:            l.taps.Streams(), Warn: func(what string, err error) {
 			if l.warn != nil {
 				go l.warn(what, err) // a log may be slow
 			}

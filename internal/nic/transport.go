@@ -73,6 +73,9 @@ type StreamOptions struct {
 	Markers  bool  // asks for markers in what peers send
 	Revision uint8 // of MPA, highest: 1 or 2; 0 is 2
 	FPDU     FPDUSize
+	// HostCongestion leaves connections to the host's congestion control also where that is BBR and
+	// their paths are short.
+	HostCongestion bool
 }
 
 func (o StreamOptions) String() string {
@@ -86,8 +89,12 @@ func (o StreamOptions) String() string {
 	if revision == 0 {
 		revision = 2
 	}
-	return fmt.Sprintf("crc=%s,fpdu=%v,markers=%s,mpa=%d", onOff(!o.NoCRC), o.FPDU, onOff(o.Markers),
-		revision)
+	congestion := "auto"
+	if o.HostCongestion {
+		congestion = "host"
+	}
+	return fmt.Sprintf("congestion=%s,crc=%s,fpdu=%v,markers=%s,mpa=%d", congestion, onOff(!o.NoCRC),
+		o.FPDU, onOff(o.Markers), revision)
 }
 
 // FPDUSize says how long a device's FPDUs may be.

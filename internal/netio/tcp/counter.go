@@ -28,6 +28,7 @@ const (
 	ClosedHere
 	ResetHere
 	LingerExpired
+	LongPaths
 	Joined
 	JoinedBytes
 	counterCount
@@ -56,6 +57,7 @@ var counterTable = [counterCount]netio.CounterInfo{
 	ClosedHere:     {Name: "closed_here", Help: "connections ended in order by this side"},
 	ResetHere:      {Name: "reset_here", Help: "connections reset by this side"},
 	LingerExpired:  {Name: "linger_expired", Help: "closed connections whose peer did not follow in time"},
+	LongPaths:      {Name: "long_paths", Help: "connections left to the host's BBR, whose path is long"},
 	Joined:         {Name: "joined", Help: "connections whose both ends are queue pairs of this NIC"},
 	JoinedBytes:    {Name: "joined_bytes", Help: "bytes that passed between such, without TCP"},
 }

@@ -134,6 +134,7 @@ func (p *Port) refuse(fd int) {
 }
 
 func (p *Port) opened(s *socket) {
+	p.settleCongestion(s.fd)
 	if t := p.listener(); t != nil {
 		t.StreamOpened(&s.flow)
 	}

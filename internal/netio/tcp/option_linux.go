@@ -44,6 +44,7 @@ func (p *Port) newSocket(v6 bool) (int, error) {
 		_ = unix.Close(fd)
 		return -1, fmt.Errorf("tcp: let a socket send at once: %w", err)
 	}
+	p.leavePacing(fd)
 	p.watchPeer(fd)
 	return fd, nil
 }

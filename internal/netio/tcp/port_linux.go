@@ -52,6 +52,11 @@ type Config struct {
 	// DisableJoin leaves also those bytes to TCP whose sender and receiver are both here; so does
 	// RNIC_DISABLE_JOIN=1.
 	DisableJoin bool
+	// HostCongestion leaves every connection to the host's congestion control.
+	HostCongestion bool
+	// ShortPath is the round trip below which connections do without the host's congestion control
+	// where that is BBR; 0 means shortPathDefault.
+	ShortPath time.Duration
 
 	// KeepAliveIdle, KeepAliveInterval and KeepAliveCount find peers that are gone while nothing
 	// is sent; zero values mean keepAlive…Default.
@@ -144,6 +149,8 @@ type Port struct {
 	handler Handler
 	off     error // why no socket can be opened; nil where it can
 	isBlind bool  // the kernel does not find all peers that are gone; told once
+	// hostCongestion is the host's congestion control where sockets begin with another.
+	hostCongestion string
 
 	byID map[nic.StreamID]*socket
 	byFD []*socket
@@ -189,6 +196,7 @@ func (c Config) withDefaults() Config {
 	c.KeepAliveInterval = nonZero(c.KeepAliveInterval, keepAliveIntervalDefault)
 	c.KeepAliveCount = nonZero(c.KeepAliveCount, keepAliveCountDefault)
 	c.UserTimeout = nonZero(c.UserTimeout, userTimeoutDefault)
+	c.ShortPath = nonZero(c.ShortPath, shortPathDefault)
 	c.Linger = nonZero(c.Linger, lingerDefault)
 	c.DisableJoin = c.DisableJoin || os.Getenv("RNIC_DISABLE_JOIN") == "1"
 	return c
