@@ -123,7 +123,7 @@ func TestUp_DevicesThatCannotBe_AreUsageErrorsThatSayWhy(t *testing.T) {
 		"up --device a/b":                             "use letters",
 		"up --device x=infiniband":                    "none of roce, iwarp, none",
 		"up --device x=iwarp,crc=maybe":               "one of on, off",
-		"run --device x=iwarp,mtu=9 -- true":          "none of crc, fpdu, markers, mpa",
+		"run --device x=iwarp,mtu=9 -- true":          "none of congestion, crc, fpdu, markers, mpa",
 		"run --device a --device b -- true":           "roce has one device",
 		"up --device rnic0=none --device iwarp0=none": "no device is left",
 		"up --device iwarp0":                          "write iwarp0=iwarp if you mean that one",

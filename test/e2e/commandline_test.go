@@ -36,7 +36,7 @@ var mistakes = []mistakeRow{
 	{"up --device a/b=iwarp", 2, `device name "a/b": use letters`},
 	{"up --device x=ib", 2, "none of roce, iwarp, none"},
 	{"up --device x=roce,crc=on", 2, `roce has no options, and so no "crc=on"`},
-	{"up --device x=iwarp,mtu=9000", 2, `option "mtu" is none of crc, fpdu, markers, mpa`},
+	{"up --device x=iwarp,mtu=9000", 2, `option "mtu" is none of congestion, crc, fpdu, markers, mpa`},
 	{"up --device x=iwarp,crc", 2, "option crc is one of on, off"},
 	{"up --device x=iwarp,mpa=3", 2, "option mpa is one of 1, 2"},
 	{"up --device x=iwarp,crc=on,crc=on", 2, "comes twice"},
