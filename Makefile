@@ -63,12 +63,12 @@ demo: build ## run two unmodified perftest programs on a SoftRNIC and show their
 .PHONY: test
 test: build ## unit tests, then end-to-end tests with unmodified programs; says what was skipped
 	@$(DEPS) test
-	$(REPORT) -count=1 $(UNIT) -- -count=1 -p 1 -timeout 30m $(E2E)
+	$(REPORT) -count=1 $(UNIT) -- -count=1 -p 1 -timeout 50m $(E2E)
 
 .PHONY: e2e
 e2e: build ## end-to-end tests only
 	@$(DEPS) test
-	$(REPORT) -count=1 -p 1 -timeout 30m $(E2E)
+	$(REPORT) -count=1 -p 1 -timeout 50m $(E2E)
 
 .PHONY: interop
 interop: build ## programs between a SoftRNIC and the kernel's rdma_rxe in a virtual machine; needs root
