@@ -305,8 +305,8 @@ func (n *NIC) describeKey(c *abi.Cause, key rdma.Key) {
 // Note implements ibt.Host: it keeps the evidence for people and for the program.
 func (q *qp) Note(_ *ibt.QP, e work.Cause) {
 	c := q.causeOf(&e)
-	if e.Vendor == abi.VendorPeerEnded && e.Status == rdma.WCSuccess ||
-		e.Vendor == abi.VendorStreamLost && e.Status == rdma.WCSuccess {
+	hasEnded := e.Vendor == abi.VendorPeerEnded || e.Vendor == abi.VendorStreamLost
+	if hasEnded && e.Status == rdma.WCSuccess {
 		q.leave(c) // a connection's end is no failure, and one that is has an event that says so
 		return
 	}

@@ -252,6 +252,32 @@ func TestDirect_Revocation_WaitsForTheBusy(t *testing.T) {
 	}
 }
 
+// endUnderBusyLibrary ends a connection whose initiator is at work in the target's region.
+func endUnderBusyLibrary(t *testing.T) (*directBench, abi.RegMRRsp) {
+	t.Helper()
+	d := newDirectBench(t)
+	mr, addr, _ := d.region(4096, remoteAll)
+	_, _, r := d.mapRemote(d.a, mr.RKey, addr, 8)
+	d.granted(r)
+	d.a.busy()
+	d.granted(d.a.modify(abi.QPAttr{State: uint32(sError)}, rdma.QPAttrState))
+	_ = d.n.TakeDirectWaits() // the initiator's own, or somebody else's
+	return d, mr
+}
+
+// isAwaited wants the target to wait for that library, and for no longer than it is at work.
+func (d *directBench) isAwaited(what string) {
+	d.t.Helper()
+	waits := d.n.TakeDirectWaits()
+	if len(waits) != 1 || waits[0].IsOver() {
+		d.t.Fatalf("%s: %d waits", what, len(waits))
+	}
+	d.a.busy()
+	if !waits[0].IsOver() {
+		d.t.Errorf("%s: waits for one who is out", what)
+	}
+}
+
 // A connection that ends by itself, or by the initiator's own doing, promises the target nothing.
 // What the target does then with its own queue pair does, for a library at work since before.
 func TestDirect_OwnEnd_WaitsForTheBusyOfAnEndedConnection(t *testing.T) {
@@ -266,44 +292,18 @@ func TestDirect_OwnEnd_WaitsForTheBusyOfAnEndedConnection(t *testing.T) {
 			return d.b.modify(abi.QPAttr{State: uint32(sReset)}, rdma.QPAttrState)
 		},
 	} {
-		d := newDirectBench(t)
-		mr, addr, _ := d.region(4096, remoteAll)
-		_, _, r := d.mapRemote(d.a, mr.RKey, addr, 8)
-		d.granted(r)
-		d.a.busy()
-		d.granted(d.a.modify(abi.QPAttr{State: uint32(sError)}, rdma.QPAttrState))
-		_ = d.n.TakeDirectWaits() // the initiator's own, or somebody else's
+		d, _ := endUnderBusyLibrary(t)
 		d.granted(end(d))
-		waits := d.n.TakeDirectWaits()
-		if len(waits) != 1 || waits[0].IsOver() {
-			t.Fatalf("%s: %d waits", name, len(waits))
-		}
-		d.a.busy()
-		if !waits[0].IsOver() {
-			t.Errorf("%s: waits for one who is out", name)
-		}
+		d.isAwaited(name)
 	}
 }
 
 // Nor does it promise anything of the target's regions. The end of one does.
 func TestDirect_Dereg_WaitsForTheBusyOfAnEndedConnection(t *testing.T) {
-	d := newDirectBench(t)
-	mr, addr, _ := d.region(4096, remoteAll)
-	_, _, r := d.mapRemote(d.a, mr.RKey, addr, 8)
+	d, mr := endUnderBusyLibrary(t)
+	_, r := d.c.DeregMR(mr.Handle)
 	d.granted(r)
-	d.a.busy()
-	d.granted(d.a.modify(abi.QPAttr{State: uint32(sError)}, rdma.QPAttrState))
-	_ = d.n.TakeDirectWaits() // somebody else's
-	_, r = d.c.DeregMR(mr.Handle)
-	d.granted(r)
-	waits := d.n.TakeDirectWaits()
-	if len(waits) != 1 || waits[0].IsOver() {
-		t.Fatalf("%d waits", len(waits))
-	}
-	d.a.busy()
-	if !waits[0].IsOver() {
-		t.Error("waits for one who is out")
-	}
+	d.isAwaited("dereg")
 }
 
 // What is remembered of a busy library goes with its queue pair, whose memory nobody may look at
