@@ -102,7 +102,7 @@ func (r *report) endTest(e event, key string) {
 		r.printf("%s", strings.Join(r.output[key], ""))
 		if counts {
 			r.failed++
-			r.fail(e, key)
+			r.fail(e)
 		}
 	case e.Action == "skip":
 		r.skipped++
@@ -113,17 +113,13 @@ func (r *report) endTest(e event, key string) {
 	}
 }
 
-// fail remembers a failure. The output of a sub-test that crashed may be its parent's.
-func (r *report) fail(e event, key string) {
-	f := failure{pkg: e.Package, test: e.Test}
-	for at := e.Test; ; at = path.Dir(at) {
-		f.crashed = f.crashed || hasCrashed(r.output[e.Package+" "+at])
-		if at == "." || at == "" {
-			break
-		}
+// fail remembers a failure. What crashed a sub-test may be in the output of its parents or package.
+func (r *report) fail(e event) {
+	crashed := hasCrashed(r.output[e.Package+" "])
+	for at := e.Test; at != "" && at != "."; at = path.Dir(at) {
+		crashed = crashed || hasCrashed(r.output[e.Package+" "+at])
 	}
-	f.crashed = f.crashed || hasCrashed(r.output[key]) || hasCrashed(r.output[e.Package+" "])
-	r.failures = append(r.failures, f)
+	r.failures = append(r.failures, failure{pkg: e.Package, test: e.Test, crashed: crashed})
 }
 
 // skipReason takes the message of t.Skip out of a test's output: the last line that names a
@@ -148,7 +144,7 @@ func (r *report) endPackage(e event) {
 		// Without a test that failed it did not build, or ended outside a test.
 		if !slices.ContainsFunc(r.failures, func(f failure) bool { return f.pkg == e.Package }) {
 			r.failed++
-			r.fail(e, e.Package+" ")
+			r.fail(e)
 		}
 	}
 }
